@@ -1,0 +1,171 @@
+"""The tree of exceptions; nothing else reaches a user on purpose.
+
+    HeadraceError
+    ├── PlanError                 the pipeline is wrong; raised before any data is read
+    │   ├── UnknownColumnError    a step names a column that is not there
+    │   ├── UnsupportedByRunner   the plan needs what its runner cannot do
+    │   └── SpecError             pipeline.yaml is wrong
+    ├── MissingDependencyError    an extra is not installed
+    ├── SourceError               the input cannot be read
+    │   ├── NoInputError          a path or pattern matches nothing
+    │   └── SchemaError           files disagree about a column's type
+    ├── ModelError                the model, not the data, is at fault
+    │   ├── ModelLoadError        the model cannot be loaded
+    │   └── AnswerError           the number, shape or kind of answers does not fit the batch
+    ├── SinkError                 the output cannot be written
+    │   ├── OutputExistsError     the output folder holds something that is not this job's
+    │   └── ResumeError           the output belongs to another job, or was damaged
+    ├── RunError                  the run failed
+    │   ├── StageError            a row or batch failed under on_error="fail"
+    │   ├── TooManyFailuresError  (nearly) every row fails, so that going on is pointless
+    │   ├── WorkerCrashedError    a worker process died
+    │   └── BalanceError          the counts do not add up: a bug in Headrace, never the user's fault
+    └── RunInterrupted            Ctrl-C or SIGTERM; what was committed stays
+
+    RowError                      one row's failure, answered or raised by a user's function
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class HeadraceError(Exception):
+    """Any failure that Headrace expects; catch it to catch them all."""
+
+
+class PlanError(HeadraceError):
+    """The pipeline is wrong; the caller's to mend, and raised before any data is read."""
+
+
+class UnknownColumnError(PlanError):
+    """A step names a column that is not there.
+
+    >>> str(UnknownColumnError("txt", ["id", "text"], step="map_2"))
+    "step 'map_2' needs column 'txt', which is not there; did you mean 'text'? Existing columns: id, text"
+    """
+
+    def __init__(self, column: str, existing: Iterable[str], *, step: str) -> None:
+        names = list(existing)
+        hint = suggestion(column, names)
+        listed = ", ".join(names) or "none"
+        super().__init__(
+            f"step {step!r} needs column {column!r}, which is not there;{hint} Existing columns: {listed}"
+        )
+
+
+class UnsupportedByRunner(PlanError):  # noqa: N818 - reads as the fact it states
+    """The plan needs something that its runner cannot do; the message says which runner can."""
+
+
+class SpecError(PlanError):
+    """A pipeline file is wrong; `problems` lists every fault found in it."""
+
+    def __init__(self, file: str, problems: list[str]) -> None:
+        self.file = file
+        self.problems = problems
+        super().__init__("\n".join([f"{file}: {problem}" for problem in problems]))
+
+
+class MissingDependencyError(HeadraceError):
+    """An optional package is not installed.
+
+    >>> str(MissingDependencyError("onnxruntime", extra="onnx", needed_by="OnnxModelHandler"))
+    "OnnxModelHandler needs the package onnxruntime; install it with: pip install 'headrace[onnx]'"
+    """
+
+    def __init__(self, package: str, *, extra: str, needed_by: str) -> None:
+        super().__init__(
+            f"{needed_by} needs the package {package}; install it with: pip install 'headrace[{extra}]'"
+        )
+
+
+class SourceError(HeadraceError):
+    """The input cannot be read; the message names the file."""
+
+
+class NoInputError(SourceError):
+    """A path or pattern matches no file at all (an empty file is not an error)."""
+
+
+class SchemaError(SourceError):
+    """Two files, or a file and `dtypes=`, disagree about the type of a column."""
+
+
+class ModelError(HeadraceError):
+    """The model or its handler is at fault rather than the data."""
+
+
+class ModelLoadError(ModelError):
+    """The model cannot be loaded; the message names the file and the cause."""
+
+
+class AnswerError(ModelError):
+    """A handler's answers do not fit its batch in number, shape or kind."""
+
+
+class SinkError(HeadraceError):
+    """The output cannot be written."""
+
+
+class OutputExistsError(SinkError):
+    """The output folder holds something that does not belong to this job."""
+
+
+class ResumeError(SinkError):
+    """The output was begun by another job (or was damaged), so that going on would mix two results."""
+
+
+class RunError(HeadraceError):
+    """The run failed; what had been committed before stays and is whole."""
+
+
+class StageError(RunError):
+    """A row or batch failed in a stage whose `on_error` is "fail"."""
+
+
+class TooManyFailuresError(RunError):
+    """So many rows fail that going on is pointless."""
+
+
+class WorkerCrashedError(RunError):
+    """A worker process died; the message says how."""
+
+
+class BalanceError(RunError):
+    """The run's counts do not add up. This is a bug in Headrace: please report it."""
+
+
+class RunInterrupted(HeadraceError):  # noqa: N818 - an interruption is not an error of anybody's
+    """The run was stopped by Ctrl-C or SIGTERM; the same command goes on where it was."""
+
+    def __init__(self, message: str, *, signal_number: int = 2) -> None:
+        self.signal_number = signal_number
+        super().__init__(message)
+
+
+class RowError(Exception):
+    """One row's failure, answered by a handler in the row's place or raised by a row function.
+
+    It is a value for users' code, not one of Headrace's own failures, hence outside the tree.
+
+    >>> [RowError("picture too dark"), "cat"]
+    [RowError('picture too dark'), 'cat']
+    """
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return " did you mean 'x'?" for the nearest known word, or "".
+
+    >>> suggestion("bach_size", ["batch_size", "inputs"])
+    " did you mean 'batch_size'?"
+    >>> suggestion("zzz", ["batch_size"])
+    ''
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,112 @@
+"""Frozen values that progress, report, JSON and every later view read; nothing reads live counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStatistics:
+    """What one step of the plan (map_1, run_inference_1, …) did with its rows.
+
+    For steps that neither fan out nor aggregate, `rows_in == rows_out + filtered + failed`.
+    """
+
+    name: str
+    rows_in: int = 0
+    rows_out: int = 0
+    filtered: int = 0
+    failed: int = 0
+    with_error: int = 0
+    """Rows that went on with nulls under on_error="null"."""
+    seconds: float = 0.0
+    """Time spent in the step, summed over replicas."""
+    fans_out: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStatistics:
+    """What one model stage's model did."""
+
+    handler: str
+    load_secs: float = 0.0
+    loads: int = 0
+    calls: int = 0
+    """Calls of `run_inference`, retries in halves included."""
+    batches: int = 0
+    rows: int = 0
+    batch_rows_histogram: dict[int, int] = field(default_factory=dict)
+    """Batches by size: key is the power of two at or below the number of rows."""
+    latency_p50_secs: float = 0.0
+    latency_p99_secs: float = 0.0
+    target_batch_rows: int = 0
+    """The size that the batcher aims at now."""
+
+    @property
+    def mean_batch_rows(self) -> float:
+        """Mean rows a batch."""
+        return self.rows / self.batches if self.batches else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStatistics:
+    """How one stage (fused steps that run together) spent its replicas' time.
+
+    busy + starved + blocked is 1 for a stage that ran: working, waiting for input, waiting for room in the output.
+    """
+
+    name: str
+    replicas: int = 0
+    kind: str = "thread"
+    steps: tuple[StepStatistics, ...] = ()
+    busy: float = 0.0
+    starved: float = 0.0
+    blocked: float = 0.0
+    queue_fill: float = 0.0
+    """Share of the input queue's byte budget in use now."""
+    model: ModelStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatistics:
+    """How far one source has been read."""
+
+    name: str
+    splits: int = 0
+    splits_read: int = 0
+    splits_found_finished: int = 0
+    """Splits that an earlier run of the job had finished."""
+    rows: int = 0
+    failed: int = 0
+    bytes_total: int = 0
+    bytes_read: int = 0
+    passed_over: int = 0
+    """Files that the pattern for this kind of file does not take (notes.txt among pictures)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatistics:
+    """What one sink holds. `*_before` counts what earlier runs of the job had committed."""
+
+    name: str
+    folder: str | None = None
+    rows: int = 0
+    rows_before: int = 0
+    with_error: int = 0
+    parts: int = 0
+    nbytes: int = 0
+    dead_letters: int = 0
+    dead_letters_before: int = 0
+    dead_letters_folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatistics:
+    """A snapshot of a whole run; taken at any time while it runs and once at its end."""
+
+    elapsed_secs: float = 0.0
+    done: bool = False
+    peak_memory_bytes: int = 0
+    sources: tuple[SourceStatistics, ...] = ()
+    stages: tuple[StageStatistics, ...] = ()
+    sinks: tuple[SinkStatistics, ...] = ()

@@ -1,0 +1,89 @@
+"""The handler contract: how a framework loads a model and answers a batch."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ModelT = TypeVar("ModelT")
+
+
+class ModelHandler(ABC, Generic[ModelT]):
+    """Loads a model and runs it over batches. Two methods are enough:
+
+    >>> class Upper(ModelHandler):
+    ...     def load_model(self): return str.upper
+    ...     def run_inference(self, batch, model, inference_args=None): return [model(r["text"]) for r in batch]
+    >>> Upper().run_inference([{"text": "a"}], str.upper)
+    ['A']
+
+    Answers are paired with rows **by position**: return exactly one a row, in the order of the batch. A list, a numpy
+    array, a torch tensor or an Arrow array whose first dimension is the rows will do, or a dict of such arrays. To fail
+    one row, put `headrace.RowError("why")` in its place. The count is checked, and a batch with the wrong number of
+    answers is tried again in halves; a batch in which one row got two answers and another none has the right count, and
+    nothing can notice it.
+
+    What a batch is: without `inputs=` a list of dicts; with `inputs="col"` an array of that column; with a list of
+    columns a matrix; with a mapping a dict of arrays. `input_format` may ask for "pandas" or "pyarrow" instead.
+    """
+
+    input_format: str = "auto"
+    """"auto" (as above), "pandas" or "pyarrow"."""
+
+    @abstractmethod
+    def load_model(self) -> ModelT:
+        """Load and return the model; called once a host, in the thread or process that will run it."""
+
+    @abstractmethod
+    def run_inference(
+        self, batch: Any, model: ModelT, inference_args: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Answer a batch of at least one row. `inference_args` may be left out of your signature if you take none."""
+
+    @property
+    def model_id(self) -> str:
+        """What the `model_id` column says; by default the class name."""
+        return type(self).__name__
+
+    def unload(self, model: ModelT) -> None:  # noqa: B027 - optional by design
+        """Free what the model holds beyond memory; called once when its host closes."""
+
+    def model_files(self) -> Sequence[str]:
+        """List the files (paths or URLs) the model is made of; their content is part of the job's identity."""
+        return ()
+
+    def check(self) -> None:  # noqa: B027 - optional by design
+        """Raise a clear error if the handler cannot work here (missing file, package, device); loads nothing.
+
+        Called when the plan is checked, before any data is read.
+        """
+
+    def default_inputs(self) -> Sequence[str] | str | None:
+        """Name the input columns to take when the user names none; None gives rows as dicts."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionResult:
+    """An answer together with what it answers, as Beam's users know it; handlers may return these.
+
+    >>> PredictionResult(example={"x": 1}, inference=0.5).inference
+    0.5
+    """
+
+    example: Any
+    inference: Any
+    model_id: str | None = None
+
+
+def accepts_inference_args(handler: ModelHandler[Any]) -> bool:
+    """Say whether `run_inference` takes a third argument (or `**kwargs`)."""
+    parameters = list(inspect.signature(handler.run_inference).parameters.values())
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.name == "inference_args" for p in parameters):
+        return True
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) >= 3

@@ -1,0 +1,143 @@
+"""The core nodes of a plan: frozen, dumb, and few. Everything else is composed from them.
+
+A node points at its upstream nodes; a plan is the set of `Write` (or collecting) nodes at its ends. Two consumers of one
+node are a branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.model.handler import ModelHandler
+    from headrace.plan.steps import Isolation, OnError, Step
+    from headrace.sinks.sink import Sink
+    from headrace.sources.source import Source
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
+    """Rows of a source."""
+
+    name: str
+    source: Source
+    columns: tuple[str, ...] | None = None
+    """Columns to read; None is all. Set by the projection rule."""
+    shuffle_seed: int | None = None
+    """Read the splits in an order drawn from this seed."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MapBatches:
+    """One step over the rows of its upstream."""
+
+    upstream: Node
+    step: Step
+    concurrency: int | None = None
+    """Replicas; None lets the engine choose."""
+    isolation: Isolation = "auto"
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchLimits:
+    """Bounds within which the batcher chooses."""
+
+    min_batch_size: int = 1
+    max_batch_size: int | None = None
+    max_batch_duration_secs: float | None = None
+    """How long the first row of a batch may wait for others; None: as long as rows keep coming."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InferenceSpec:
+    """A handler and how rows go in and answers come out: composition of data, no wrapper classes."""
+
+    handler: ModelHandler[Any]
+    inputs: str | tuple[str, ...] | Mapping[str, Any] | None = None
+    output: str | Mapping[str, str] = "prediction"
+    """A column name, or a mapping from keys of dict answers to column names."""
+    model_id_column: str | None = "model_id"
+    inference_args: Mapping[str, Any] = field(default_factory=dict)
+    limits: BatchLimits = BatchLimits()
+    version: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunInference:
+    """A model over the rows of its upstream."""
+
+    name: str
+    upstream: Node
+    spec: InferenceSpec
+    concurrency: int = 1
+    """Batches in flight. With isolation "thread" they share one model, with "process" each has its own copy."""
+    isolation: Isolation = "thread"
+    on_error: OnError | None = None
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    """num_gpus, accelerator, min_ram: what runners translate into resource requests."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Limit:
+    """The first rows, in the order of the source."""
+
+    name: str
+    upstream: Node
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shuffle:
+    """Rows in random order, drawn from a bounded buffer; the same seed gives the same order."""
+
+    name: str
+    upstream: Node
+    seed: int
+    buffer_rows: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Union:
+    """The rows of all upstreams."""
+
+    name: str
+    upstreams: tuple[Node, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reshuffle:
+    """A break: what is before and after never runs in one stage."""
+
+    name: str
+    upstream: Node
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Write:
+    """Rows to a sink."""
+
+    name: str
+    upstream: Node
+    sink: Sink
+    if_exists: str = "resume"
+    target_part_bytes: int | None = None
+    rows_per_part: int | None = None
+
+
+Node: TypeAlias = Read | MapBatches | RunInference | Limit | Shuffle | Union | Reshuffle
+
+
+def upstreams(node: Node | Write) -> tuple[Node, ...]:
+    """Return the nodes that a node reads from."""
+    if isinstance(node, Read):
+        return ()
+    if isinstance(node, Union):
+        return node.upstreams
+    return (node.upstream,)

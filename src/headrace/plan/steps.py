@@ -1,0 +1,47 @@
+"""Steps: the functions of a MapBatches node, as frozen data. What runs them is in the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
+BatchFormat: TypeAlias = Literal["rows", "numpy", "pandas", "pyarrow"]
+Isolation: TypeAlias = Literal["auto", "thread", "process"]
+StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One function over rows or batches.
+
+    `function` is a callable, or a class whose instances are callable (made once a replica, with `setup()` and
+    `close()` where it has them). For kind "columns" it is one of Headrace's own functions from record batch to record
+    batch, row for row.
+    """
+
+    name: str
+    kind: StepKind
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    """Arguments for the class's constructor."""
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    batch_format: BatchFormat = "rows"
+    batch_size: int | None = None
+    row_wise: bool = False
+    """map_batches only: the function answers row by row, so that a failing batch may be halved."""
+    on_error: OnError | None = None
+    """None: as the run says."""
+    output_schema: pa.Schema | None = None
+    version: str | None = None
+    """Stands for the function's content in the job's identity, where that cannot be fingerprinted."""
+
+    @property
+    def fans_out(self) -> bool:
+        """Whether rows out need not match rows in."""
+        return self.kind == "flat_map" or (self.kind == "map_batches" and not self.row_wise)

@@ -1,0 +1,191 @@
+"""Blocks: record batches that know which input rows they stand for.
+
+Everything that moves between stages is a `Block`. Its rows carry their identity (unit, ordinal) beside the columns, not
+in them; its cover `[start, end)` says which part of the unit it accounts for, also where rows were filtered out or
+failed. A stage turns one block into blocks that cover the same range without a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.records.position import Position, between
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from headrace.records.failure import RowFailure
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unit:
+    """What positions count in: a split, seen along one path through the plan's unions.
+
+    Units compare in the order of the input: by split number first, then by lane.
+    """
+
+    split: int
+    """Number of the split, counted over all sources of the plan."""
+    lane: tuple[int, ...] = ()
+    """The inputs taken at the unions passed so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The file that a block was read from, so that messages can name file and row."""
+
+    file: str
+    base: int = 0
+    """Ordinal of the file's first row within its split (splits may pack several files, or start inside one)."""
+
+    def row_of(self, ordinal: int) -> int:
+        """Return the row's number within the file, from 0 (within the split where the file is cut)."""
+        return ordinal - self.base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A record batch, the range of input rows that it covers, and the failures among them."""
+
+    batch: pa.RecordBatch
+    unit: Unit
+    start: Position
+    end: Position
+    ordinals: NDArray[np.int64] | None = None
+    """For each row, the ordinal of the input row it comes from; None when row i is `start[0] + i`."""
+    failures: tuple[RowFailure, ...] = ()
+    origin: Origin | None = None
+    errors: int = 0
+    """Rows of the batch that were nulled by on_error="null" rather than answered."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows held now (not the rows covered)."""
+        return int(self.batch.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns; at least 1, so that queues of empty blocks are bounded too."""
+        return max(1, int(self.batch.nbytes))
+
+    def ordinal_array(self) -> NDArray[np.int64]:
+        """Return the ordinals of the rows, made on demand for dense blocks."""
+        if self.ordinals is not None:
+            return self.ordinals
+        return np.arange(self.start[0], self.start[0] + self.num_rows, dtype=np.int64)
+
+    def ordinal_of(self, row: int) -> int:
+        """Return the ordinal of one row."""
+        return int(self.ordinals[row]) if self.ordinals is not None else self.start[0] + row
+
+    def with_batch(self, batch: pa.RecordBatch) -> Block:
+        """Return the block with other columns for the same rows."""
+        assert batch.num_rows == self.batch.num_rows, (batch.num_rows, self.batch.num_rows)
+        return replace(self, batch=batch)
+
+    def derive(
+        self,
+        batch: pa.RecordBatch,
+        parents: NDArray[np.int64] | None,
+        failures: Sequence[RowFailure] = (),
+        errors: int = 0,
+    ) -> Block:
+        """Return the block after a step: `parents[i]` is the row of this block that row i of `batch` comes from.
+
+        `parents=None` means that rows stayed as they were, one for one.
+        """
+        if parents is None:
+            assert batch.num_rows == self.num_rows, (batch.num_rows, self.num_rows)
+            ordinals = self.ordinals
+        else:
+            ordinals = self.ordinal_array()[parents]
+        return replace(
+            self,
+            batch=batch,
+            ordinals=ordinals,
+            failures=(*self.failures, *failures),
+            errors=self.errors + errors,
+        )
+
+    def without_failures(self) -> Block:
+        """Return the block for a second consumer, so that each failure is recorded by one sink alone."""
+        return replace(self, failures=()) if self.failures else self
+
+    def cut(self, rows: Sequence[int]) -> list[Block]:
+        """Cut before each of the given rows (ascending, 0 < row < num_rows) into blocks that cover the same range.
+
+        >>> b = Block(batch=pa.record_batch({"x": [1, 2, 3]}), unit=Unit(0), start=(0,), end=(3,))
+        >>> [(p.start, p.end, p.num_rows) for p in b.cut([2])]
+        [((0,), (2,), 2), ((2,), (3,), 1)]
+        """
+        if not rows:
+            return [self]
+        bounds: list[Position] = [self.start]
+        inside = 0
+        anchor = self.start
+        for row in rows:
+            before, at = self.ordinal_of(row - 1), self.ordinal_of(row)
+            if before != at:
+                bounds.append((at,))
+                anchor, inside = (at,), 0
+            else:
+                inside += 1
+                bounds.append(between(anchor, self.end, inside))
+        bounds.append(self.end)
+        edges = [0, *rows, self.num_rows]
+        return [
+            self._piece(edges[i], edges[i + 1], bounds[i], bounds[i + 1], first=i == 0, last=i == len(rows))
+            for i in range(len(edges) - 1)
+        ]
+
+    def cut_by_bytes(self, target_bytes: int) -> list[Block]:
+        """Cut into blocks of about `target_bytes` each, so that fan-out does not make giants."""
+        pieces = min(self.num_rows, -(-self.nbytes // target_bytes))
+        if pieces <= 1:
+            return [self]
+        edges = sorted({self.num_rows * i // pieces for i in range(1, pieces)} - {0})
+        return self.cut(edges)
+
+    def clip(self, start: Position, end: Position) -> Block | None:
+        """Return the part of the block inside `[start, end)` (both between whole rows), or None if there is none."""
+        low, high = max(self.start, start), min(self.end, end)
+        if low >= high:
+            return None
+        if (low, high) == (self.start, self.end):
+            return self
+        ordinals = self.ordinal_array()
+        a = int(np.searchsorted(ordinals, low[0])) if low != self.start else 0
+        b = int(np.searchsorted(ordinals, high[0])) if high != self.end else self.num_rows
+        return self._piece(a, b, low, high, first=False, last=False)
+
+    def _piece(self, a: int, b: int, start: Position, end: Position, *, first: bool, last: bool) -> Block:
+        failures = self.failures
+        if failures:
+            failures = tuple(f for f in failures if (first or f.ordinal >= start[0]) and (last or f.ordinal < end[0]))
+        dense = self.ordinals is None and len(start) == 1 and self.start[0] + a == start[0]
+        return replace(
+            self,
+            batch=self.batch.slice(a, b - a),
+            start=start,
+            end=end,
+            ordinals=None if dense else self.ordinal_array()[a:b],
+            failures=failures,
+            errors=self.errors if a == 0 else 0,
+        )
+
+
+def dense_block(batch: pa.RecordBatch, *, split: int, first: int, origin: Origin | None = None) -> Block:
+    """Make the block of a source: row i of the batch is the input row `first + i` of the split.
+
+    >>> dense_block(pa.record_batch({"x": [1, 2]}), split=0, first=10).end
+    (12,)
+    """
+    return Block(
+        batch=batch, unit=Unit(split), start=(first,), end=(first + batch.num_rows,), origin=origin
+    )

@@ -1,0 +1,185 @@
+"""Python values to Arrow columns and back: what row functions and handlers see and answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.records.tensors import (
+    ObjectType,
+    TensorType,
+    object_array,
+    objects_of,
+    stacked_tensor_array,
+    tensor_array,
+    tensors_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+def to_column(values: Any) -> pa.Array:
+    """Make a column of a sequence of Python values, a numpy array (first dimension: rows) or an Arrow array.
+
+    Numbers, text, bytes, dates, lists and dicts become Arrow's own types; arrays of one dimension become lists, of
+    more dimensions tensors; anything else is carried pickled inside the run. Integers beside floats become floats.
+
+    >>> to_column([1, None, 2.5]).type, to_column(np.zeros((2, 3))).type
+    (DataType(double), ListType(list<item: double>))
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, np.ndarray):
+        return _from_numpy(values)
+    return _from_values(list(values))
+
+
+def from_column(column: pa.Array) -> list[Any]:
+    """Return the values of a column as Python objects; tensors come as numpy arrays.
+
+    >>> from_column(pa.array([1, None]))
+    [1, None]
+    """
+    if isinstance(column.type, TensorType):
+        return tensors_of(column)
+    if isinstance(column.type, ObjectType):
+        return objects_of(column)
+    if isinstance(column.type, pa.FixedShapeTensorType):
+        return list(column.to_numpy_ndarray())
+    result: list[Any] = column.to_pylist()
+    return result
+
+
+def to_numpy(column: pa.Array) -> NDArray[Any]:
+    """Return a column as a numpy array whose first dimension is the rows.
+
+    Numbers keep their dtype (nulls make floats with NaN), lists of equal length become a matrix, tensors of equal
+    shape a stack; everything else becomes an array of objects.
+    """
+    type_ = column.type
+    if isinstance(type_, TensorType):
+        rows = tensors_of(column)
+        shapes = {None if r is None else r.shape for r in rows}
+        return np.stack(rows) if len(shapes) == 1 and None not in shapes else _objects(rows)  # type: ignore[arg-type]
+    if isinstance(type_, pa.FixedShapeTensorType):
+        return np.asarray(column.to_numpy_ndarray())
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return _matrix_of_lists(column)
+    if pa.types.is_fixed_size_list(type_) and column.null_count == 0:
+        return np.asarray(to_numpy(column.flatten()).reshape(len(column), type_.list_size))
+    if pa.types.is_primitive(type_) and not pa.types.is_temporal(type_):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_temporal(type_) and not pa.types.is_time(type_):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return _objects(from_column(column))
+
+
+def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return a batch as a list of dicts.
+
+    >>> to_rows(pa.record_batch({"id": [1, 2]}))
+    [{'id': 1}, {'id': 2}]
+    """
+    names = batch.schema.names
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    columns = [from_column(c) for c in batch.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Make a batch of dicts; its columns are all keys met, in order of first appearance, null where a row lacks one.
+
+    >>> from_rows([{"id": 1}, {"id": 2, "lang": "fi"}]).to_pydict()
+    {'id': [1, 2], 'lang': [None, 'fi']}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    if not names:
+        return empty_columns(len(rows))
+    return pa.RecordBatch.from_arrays(
+        [to_column([row.get(name) for row in rows]) for name in names], names=list(names)
+    )
+
+
+def from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Make a batch of a dict of columns, as `map_batches` functions return it."""
+    return pa.RecordBatch.from_arrays([to_column(v) for v in columns.values()], names=list(columns))
+
+
+def empty_columns(rows: int) -> pa.RecordBatch:
+    """Make a batch that has rows but no columns."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
+
+
+def _from_numpy(values: NDArray[Any]) -> pa.Array:
+    if values.dtype == object:
+        return _from_values(list(values))
+    if values.ndim == 0:
+        return _from_numpy(values.reshape(1))
+    if values.ndim == 1:
+        return pa.array(values)
+    if values.dtype.kind not in "biuf":
+        return _from_values(list(values))
+    if values.ndim == 2:
+        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        if values.size < 2**31:
+            return pa.ListArray.from_arrays(offsets.astype(np.int32), flat)
+        return pa.LargeListArray.from_arrays(offsets, flat)
+    return stacked_tensor_array(values)
+
+
+def _from_values(values: list[Any]) -> pa.Array:
+    arrays = [v for v in values if isinstance(v, np.ndarray) and v.ndim > 0]
+    if arrays:
+        return _from_arrays(values, arrays)
+    values = [v.item() if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        pass
+    if all(v is None or isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+        big = any(isinstance(v, int) and not -(2**63) <= v < 2**64 for v in values)
+        floats = any(isinstance(v, float) for v in values)
+        if floats or not big:
+            return pa.array([None if v is None else float(v) for v in values] if floats else values, type=None if not floats else pa.float64())
+    return object_array(values)
+
+
+def _from_arrays(values: list[Any], arrays: list[NDArray[Any]]) -> pa.Array:
+    alike = {a.ndim for a in arrays}
+    if len(alike) > 1 or not all(v is None or isinstance(v, np.ndarray) for v in values):
+        return object_array(values)
+    if any(a.dtype.kind not in "biuf" for a in arrays):
+        return _from_values([None if v is None else v.tolist() for v in values])
+    if alike == {1}:
+        type_ = pa.list_(pa.from_numpy_dtype(np.result_type(*arrays)))
+        return pa.array(values, type=type_)
+    return tensor_array(values)
+
+
+def _matrix_of_lists(column: pa.Array) -> NDArray[Any]:
+    offsets = column.offsets.to_numpy()
+    widths = np.diff(offsets)
+    flat_type = column.type.value_type
+    equal = column.null_count == 0 and len(widths) > 0 and bool((widths == widths[0]).all())
+    if equal and pa.types.is_primitive(flat_type):
+        flat = to_numpy(column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        return flat.reshape(len(column), int(widths[0]))
+    if pa.types.is_primitive(flat_type):
+        return _objects([None if not v.is_valid else to_numpy(v.values) for v in column])
+    return _objects(from_column(column))
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    result = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):  # `result[:] = values` would try to broadcast rows that are arrays
+        result[i] = value
+    return result

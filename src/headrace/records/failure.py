@@ -1,0 +1,79 @@
+"""Failed rows on their way to the dead letters."""
+
+from __future__ import annotations
+
+import base64
+import json
+import traceback as tb
+from dataclasses import dataclass
+from typing import Any
+
+MAX_TRACEBACK_CHARS = 8_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFailure:
+    """One row that a stage could not process, as it will stand in the dead letters."""
+
+    stage: str
+    ordinal: int
+    """The row's number within its split; `file` and `position` are where a person finds it."""
+    row: str
+    """The row as it entered the stage, as JSON (bytes in base64)."""
+    error_type: str
+    message: str
+    traceback: str = ""
+    attempt: int = 1
+    file: str | None = None
+    position: int | None = None
+    """The row's number within the file, from 0."""
+    model_id: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        error: BaseException,
+        *,
+        stage: str,
+        ordinal: int,
+        row: Any,
+        file: str | None = None,
+        position: int | None = None,
+        model_id: str | None = None,
+    ) -> RowFailure:
+        """Make a failure from an exception.
+
+        >>> RowFailure.of(ValueError("too long"), stage="map_1", ordinal=3, row={"id": 3}).message
+        'too long'
+        """
+        text = "".join(tb.format_exception(error)) if error.__traceback__ is not None else ""
+        return cls(
+            stage=stage,
+            ordinal=ordinal,
+            row=row_as_json(row),
+            error_type=type(error).__name__,
+            message=str(error),
+            traceback=text[-MAX_TRACEBACK_CHARS:],
+            file=file,
+            position=position,
+            model_id=model_id,
+        )
+
+
+def row_as_json(row: Any) -> str:
+    """Encode a row so that a person can read it and a program can read it back.
+
+    >>> row_as_json({"id": 1, "scan": b"\\x00"})
+    '{"id": 1, "scan": {"base64": "AA=="}}'
+    """
+    return json.dumps(row, ensure_ascii=True, default=_encode)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"base64": base64.b64encode(bytes(value)).decode("ascii")}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return repr(value)

@@ -1,0 +1,162 @@
+"""How types go together: the lattice that files, batches and parts are unified in.
+
+null goes with any type, int widens to float, lists and structs unify by their parts. Anything else is a quarrel, and
+the caller decides whose error that is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class TypeQuarrelError(Exception):
+    """Two types have no common type; `column` is the path of the column or nested field."""
+
+    def __init__(self, column: str, left: pa.DataType, right: pa.DataType) -> None:
+        self.column, self.left, self.right = column, left, right
+        super().__init__(f"column {column!r} is {left} and {right}")
+
+
+def unify_types(left: pa.DataType, right: pa.DataType, column: str = "") -> pa.DataType:
+    """Return the smallest type that holds both.
+
+    >>> unify_types(pa.null(), pa.string()), unify_types(pa.int64(), pa.float64())
+    (DataType(string), DataType(double))
+
+    Raises:
+        TypeQuarrelError: there is none.
+    """
+    if left.equals(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if pa.types.is_null(right):
+        return left
+    if is_number(left) and is_number(right):
+        return _unify_numbers(left, right)
+    if is_list(left) and is_list(right):
+        item = unify_types(left.value_type, right.value_type, f"{column}[]")
+        large = pa.types.is_large_list(left) or pa.types.is_large_list(right)
+        return pa.large_list(item) if large else pa.list_(item)
+    if pa.types.is_struct(left) and pa.types.is_struct(right):
+        return _unify_structs(left, right, column)
+    if pa.types.is_dictionary(left) or pa.types.is_dictionary(right):
+        return unify_types(_decoded(left), _decoded(right), column)
+    for same, wide in ((is_text, pa.large_string()), (is_bytes, pa.large_binary())):
+        if same(left) and same(right):
+            return wide
+    raise TypeQuarrelError(column, left, right)
+
+
+def unify_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """Return the union of all columns, in order of first appearance, each with its unified type.
+
+    >>> a, b = pa.schema({"id": pa.int64(), "x": pa.null()}), pa.schema({"x": pa.string()})
+    >>> unify_schemas([a, b]).types
+    [DataType(int64), DataType(string)]
+    """
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            known = fields.get(field.name)
+            if known is None:
+                fields[field.name] = field.with_nullable(True)
+            elif not known.type.equals(field.type):
+                fields[field.name] = known.with_type(unify_types(known.type, field.type, field.name))
+    return pa.schema(list(fields.values()))
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the columns and types of a wider schema; missing columns become null.
+
+    The schema must be one that `unify_schemas` made with the batch's own schema among its inputs.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            arrays.append(cast(batch.column(index), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def cast(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """Cast an array to a wider type, also inside lists and structs where fields may be missing."""
+    if array.type.equals(to):
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), to)
+    if pa.types.is_struct(to):
+        children = []
+        for i in range(to.num_fields):
+            field = to.field(i)
+            index = array.type.get_field_index(field.name)
+            child = pa.nulls(len(array), field.type) if index < 0 else cast(array.field(index), field.type)
+            children.append(child)
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(to), mask=mask)
+    if is_list(to) and is_list(array.type):
+        if pa.types.is_fixed_size_list(array.type):
+            array = array.cast(pa.list_(array.type.value_type))
+        kind = pa.LargeListArray if pa.types.is_large_list(to) else pa.ListArray
+        offsets = array.offsets.cast(pa.int64()) if kind is pa.LargeListArray else array.offsets
+        values = cast(array.values, to.value_type)
+        return kind.from_arrays(offsets, values, type=to, mask=array.is_null() if array.null_count else None)
+    # int -> float may round beyond 2**53; that is what widening to float means.
+    return pc.cast(array, options=pc.CastOptions(target_type=to, allow_int_overflow=False, allow_float_truncate=True))
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Say whether values are integers or floats (booleans and decimals are not)."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Say whether values are text."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Say whether values are bytes of any length."""
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_))
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Say whether values are lists of any kind."""
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
+
+
+def _unify_numbers(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        signed = pa.types.is_signed_integer(left) == pa.types.is_signed_integer(right)
+        if signed:
+            return left if left.bit_width >= right.bit_width else right
+        return pa.int64() if max(left.bit_width, right.bit_width) < 64 else pa.float64()
+    if pa.types.is_floating(left) and pa.types.is_floating(right):
+        return left if left.bit_width >= right.bit_width else right
+    return pa.float64()
+
+
+def _unify_structs(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
+    fields = {field.name: field for field in left}
+    for field in right:
+        known = fields.get(field.name)
+        if known is None:
+            fields[field.name] = field
+        else:
+            both = unify_types(known.type, field.type, f"{column}.{field.name}")
+            fields[field.name] = pa.field(field.name, both)
+    return pa.struct(list(fields.values()))
+
+
+def _decoded(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
