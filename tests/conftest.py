@@ -1,0 +1,22 @@
+"""What all tests share: no test leaves the current folder changed or finds another's modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _same_place_after() -> Iterator[None]:
+    """Put back what pipelines in YAML change by importing the user's modules from the current folder."""
+    folder, path, modules = os.getcwd(), list(sys.path), set(sys.modules)
+    yield
+    os.chdir(folder)
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if "pytest-of-" in file:
+            del sys.modules[name]
