@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
 BatchFormat: TypeAlias = Literal["rows", "numpy", "pandas", "pyarrow"]
 Isolation: TypeAlias = Literal["auto", "thread", "process"]
-StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns"]
+StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns", "add_column"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,134 @@
+"""Channels: queues of blocks between stages, bounded in bytes. A full channel blocks its producers, nothing else does."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.records.block import Block
+
+
+class Cancelled(Exception):  # noqa: N818 - a signal between threads, never an error of anybody's
+    """The run is being stopped: leave the loop you are in. Never reaches a user."""
+
+
+class Channel:
+    """A queue of blocks with a byte budget, any number of producers and any number of consumers.
+
+    One block is always let in, however large, so that a budget can never stop a run for good.
+    """
+
+    def __init__(self, *, budget_bytes: int, producers: int) -> None:
+        self.budget_bytes = budget_bytes
+        self._blocks: deque[Block] = deque()
+        self._held = 0
+        self._producers = producers
+        self._cancelled = False
+        self._changed = threading.Condition()
+
+    def put(self, block: Block) -> None:
+        """Append a block, waiting for room.
+
+        Raises:
+            Cancelled: the run is being stopped.
+        """
+        size = block.nbytes
+        with self._changed:
+            while self._blocks and self._held + size > self.budget_bytes and not self._cancelled:
+                self._changed.wait()
+            if self._cancelled:
+                raise Cancelled
+            self._blocks.append(block)
+            self._held += size
+            self._changed.notify_all()
+
+    def get(self, timeout_secs: float | None = None) -> Block | None:
+        """Take the next block; None when all producers are done and the channel is empty.
+
+        Raises:
+            Cancelled: the run is being stopped.
+            TimeoutError: nothing came within the time.
+        """
+        with self._changed:
+            if not self._blocks and self._producers and not self._cancelled:
+                arrived = self._changed.wait_for(
+                    lambda: self._blocks or not self._producers or self._cancelled, timeout_secs
+                )
+                if not arrived:
+                    raise TimeoutError
+            if self._cancelled:
+                raise Cancelled
+            if not self._blocks:
+                return None
+            block = self._blocks.popleft()
+            self._held -= block.nbytes
+            self._changed.notify_all()
+            return block
+
+    def add_producer(self) -> None:
+        """Count one more producer; to be called while another one is still at work."""
+        with self._changed:
+            self._producers += 1
+
+    def close(self) -> None:
+        """Say that one producer is done."""
+        with self._changed:
+            self._producers -= 1
+            self._changed.notify_all()
+
+    def cancel(self) -> None:
+        """Wake everybody up with `Cancelled` and drop what is queued."""
+        with self._changed:
+            self._cancelled = True
+            self._blocks.clear()
+            self._held = 0
+            self._changed.notify_all()
+
+    def fill(self) -> float:
+        """Return the share of the byte budget in use, capped at 1."""
+        return min(1.0, self._held / self.budget_bytes)
+
+
+class Gate:
+    """Keeps readers from running ahead while blocks wait in memory for their turn.
+
+    A block that arrives before its turn is held by whoever needs the order of the input; above the budget, readers begin no
+    new split until the late ones have come through.
+    """
+
+    def __init__(self, *, budget_bytes: int) -> None:
+        self._budget = budget_bytes
+        self._held = 0
+        self._cancelled = False
+        self._changed = threading.Condition()
+
+    def hold(self, delta_bytes: int) -> None:
+        """Count bytes held (or, when negative, let go)."""
+        with self._changed:
+            self._held += delta_bytes
+            if delta_bytes < 0:
+                self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        """Whether readers are being kept from new splits."""
+        return self._held > self._budget
+
+    def wait(self) -> None:
+        """Wait until a new split may be begun.
+
+        Raises:
+            Cancelled: the run is being stopped.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self.closed or self._cancelled)
+            if self._cancelled:
+                raise Cancelled
+
+    def cancel(self) -> None:
+        """Wake everybody up with `Cancelled`."""
+        with self._changed:
+            self._cancelled = True
+            self._changed.notify_all()

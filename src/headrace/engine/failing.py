@@ -1,0 +1,55 @@
+"""Failed rows: a dead letter, or the end of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import RowError, StageError
+from headrace.records.failure import RowFailure
+
+if TYPE_CHECKING:
+    from headrace.plan.steps import OnError
+    from headrace.records.block import Block
+
+
+def fail_row(
+    stage: str, block: Block, row: int, error: BaseException, values: Any, *, on_error: OnError, model_id: str | None = None
+) -> RowFailure:
+    """Return the dead letter of one row, or raise under on_error="fail".
+
+    Raises:
+        StageError: on_error is "fail".
+    """
+    if on_error == "fail":
+        raise stage_error(stage, error, f"failed on {where(block, row)}") from error
+    origin = block.origin
+    ordinal = block.ordinal_of(row)
+    return RowFailure.of(
+        error,
+        stage=stage,
+        ordinal=ordinal,
+        row=values,
+        file=origin.file if origin else None,
+        position=origin.row_of(ordinal) if origin else None,
+        model_id=model_id,
+    )
+
+
+def where(block: Block, row: int) -> str:
+    """Say where a row comes from, for messages.
+
+    Rows are counted from 0, in the file or in the input.
+    """
+    ordinal = block.ordinal_of(row)
+    if block.origin is None:
+        return f"row {ordinal} of the input"
+    return f"row {block.origin.row_of(ordinal)} of {block.origin.file}"
+
+
+def stage_error(stage: str, error: BaseException, what: str) -> StageError:
+    """Make the error that ends a run, with the cause in one line and what to do next."""
+    kind = "" if isinstance(error, RowError) else f"{type(error).__name__}: "
+    message = f"step {stage!r} {what} ({kind}{error})"
+    if what.startswith("failed on"):
+        message += "; pass on_error='dead_letter' to set such rows aside and go on"
+    return StageError(message)

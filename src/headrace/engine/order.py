@@ -1,0 +1,45 @@
+"""Putting blocks back into the order of the input, in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.records.position import END, START, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from headrace.records.block import Block, Unit
+
+
+class Reorder:
+    """A pure state machine: blocks in any order in, blocks in the order of the input out.
+
+    `held_bytes` counts what waits for its turn.
+    """
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+        self._at = 0
+        self._place: Position = START
+        self._waiting: dict[tuple[Unit, Position], Block] = {}
+        self.held_bytes = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every unit has come to its end."""
+        return self._at >= len(self._units)
+
+    def add(self, block: Block) -> Iterator[Block]:
+        """Take a block; yield those whose turn it is now."""
+        self._waiting[block.unit, block.start] = block
+        self.held_bytes += block.nbytes
+        while not self.complete:
+            following = self._waiting.pop((self._units[self._at], self._place), None)
+            if following is None:
+                return
+            self.held_bytes -= following.nbytes
+            self._place = following.end
+            if self._place == END:
+                self._at, self._place = self._at + 1, START
+            yield following

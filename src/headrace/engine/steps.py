@@ -1,0 +1,431 @@
+"""Running steps over blocks: the task of every CPU stage, in threads and worker processes alike."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.failing import fail_row, stage_error
+from headrace.engine.task import StepCounts
+from headrace.errors import HeadraceError, RowError
+from headrace.records.columns import empty_columns, from_column, from_columns, from_rows, to_column, to_numpy, to_rows
+from headrace.records.cutter import Pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from headrace.plan.steps import OnError, Step
+    from headrace.records.block import Block
+    from headrace.records.failure import RowFailure
+
+TARGET_BLOCK_BYTES = 16 * 2**20
+"""Size that blocks are cut back to behind a fan-out."""
+
+FIRST_FANOUT_ROWS = 1024
+"""Rows collected before the size of a fan-out's rows is known."""
+
+
+class StepChain:
+    """Fused steps, run one after another over each block. Implements `Task`."""
+
+    def __init__(self, steps: Sequence[Step], on_error: OnError) -> None:
+        self._steps = tuple(steps)
+        self._on_error = on_error
+        self._runners: list[_StepRunner] = []
+
+    def open(self) -> None:
+        """Make the functions, calling `setup()` where classes have it."""
+        self._runners = [_RUNNERS[step.kind](step, step.on_error or self._on_error) for step in self._steps]
+
+    def process(self, block: Block) -> Iterator[Block]:
+        """Run the block through all steps."""
+        return self._from(0, block)
+
+    def counts(self) -> Mapping[str, StepCounts]:
+        """Return the counts by step name."""
+        return {runner.step.name: runner.counts for runner in self._runners}
+
+    def close(self) -> None:
+        """Call `close()` where classes have it."""
+        for runner in self._runners:
+            runner.close()
+
+    def _from(self, index: int, block: Block) -> Iterator[Block]:
+        if index == len(self._runners):
+            yield block
+            return
+        runner = self._runners[index]
+        for piece in runner.counted(block):
+            yield from self._from(index + 1, piece)
+
+
+class _StepRunner:
+    """One step in one replica: holds its function and its counts."""
+
+    def __init__(self, step: Step, on_error: OnError) -> None:
+        self.step = step
+        self.on_error = on_error
+        self.counts = StepCounts()
+        self.function = self._make(step)
+
+    def _make(self, step: Step) -> Callable[..., Any]:
+        if not inspect.isclass(step.function):
+            return step.function
+        with self._named("could not be set up"):
+            instance = step.function(*step.args, **dict(step.kwargs))
+            setup = getattr(instance, "setup", None)
+            if setup is not None:
+                setup()
+        made: Callable[..., Any] = instance
+        return made
+
+    def close(self) -> None:
+        if inspect.isclass(self.step.function):
+            close = getattr(self.function, "close", None)
+            if close is not None:
+                with self._named("could not be closed"):
+                    close()
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise stage_error(self.step.name, error, what) from error
+
+    def counted(self, block: Block) -> Iterator[Block]:
+        """Run one block, keeping the counts; blocks without rows pass without a call."""
+        counts = self.counts
+        if block.num_rows == 0:
+            yield self.empty(block)
+            return
+        counts.rows_in += block.num_rows
+        before = len(block.failures)
+        started = time.perf_counter()
+        for piece in self.run(block):
+            counts.seconds += time.perf_counter() - started
+            counts.rows_out += piece.num_rows
+            counts.failed += len(piece.failures)
+            yield piece
+            started = time.perf_counter()
+        counts.seconds += time.perf_counter() - started
+        counts.failed -= before
+
+    def empty(self, block: Block) -> Block:
+        """Return the block with the columns that the step would give, as far as they are known."""
+        schema = self.step.output_schema
+        return block.with_batch(empty_columns(0) if schema is None else _empty(schema))
+
+    def run(self, block: Block) -> Iterator[Block]:
+        raise NotImplementedError
+
+    def failure(self, block: Block, row: int, error: Exception, values: Any) -> RowFailure:
+        """Turn a failed row into a dead letter, or end the run under on_error="fail"."""
+        return fail_row(self.step.name, block, row, error, values, on_error=self.on_error)
+
+
+class _Columns(_StepRunner):
+    """Headrace's own column functions: cheap, and right for empty batches too."""
+
+    def run(self, block: Block) -> Iterator[Block]:
+        yield block.with_batch(self.function(block.batch))
+
+    def empty(self, block: Block) -> Block:
+        if not block.batch.schema.names:
+            return block
+        return block.with_batch(self.function(block.batch))
+
+
+class _Map(_StepRunner):
+    def run(self, block: Block) -> Iterator[Block]:
+        rows = _Rows(block.batch)
+        out: list[Mapping[str, Any]] = []
+        parents: list[int] = []
+        failures: list[RowFailure] = []
+        nulled = 0
+        for i, row in enumerate(rows.dicts()):
+            try:
+                result = self.function(row)
+                if not isinstance(result, dict):
+                    raise _not_a_row(self.step, result)
+            except HeadraceError:
+                raise
+            except Exception as error:
+                if self.on_error != "null":
+                    failures.append(self.failure(block, i, error, rows.dict_of(i)))
+                    continue
+                nulled += 1
+                result = rows.dict_of(i)
+            out.append(result)
+            parents.append(i)
+        self.counts.with_error += nulled
+        kept = np.array(parents, dtype=np.int64) if failures else None
+        yield block.derive(rows.batch_of(out, parents), kept, failures, errors=nulled)
+
+
+class _AddColumn(_StepRunner):
+    """One more column; all others stay as they are, untouched."""
+
+    def run(self, block: Block) -> Iterator[Block]:
+        rows = _Rows(block.batch)
+        values: list[Any] = []
+        parents: list[int] = []
+        failures: list[RowFailure] = []
+        nulled = 0
+        for i, row in enumerate(rows.dicts()):
+            try:
+                value = self.function(row)
+                if isinstance(value, RowError):
+                    raise value
+            except Exception as error:
+                if self.on_error != "null":
+                    failures.append(self.failure(block, i, error, rows.dict_of(i)))
+                    continue
+                nulled += 1
+                value = None
+            values.append(value)
+            parents.append(i)
+        self.counts.with_error += nulled
+        batch, kept = block.batch, None
+        if failures:
+            kept = np.array(parents, dtype=np.int64)
+            batch = batch.take(pa.array(kept))
+        yield block.derive(
+            with_column(batch, dict(self.step.kwargs)["column"], to_column(values)), kept, failures, errors=nulled
+        )
+
+    def _make(self, step: Step) -> Callable[..., Any]:
+        return step.function
+
+
+class _Filter(_StepRunner):
+    def run(self, block: Block) -> Iterator[Block]:
+        rows = _Rows(block.batch)
+        keep: list[int] = []
+        failures: list[RowFailure] = []
+        for i, row in enumerate(rows.dicts()):
+            try:
+                if self.function(row):
+                    keep.append(i)
+            except Exception as error:
+                failures.append(self.failure(block, i, error, rows.dict_of(i)))
+        self.counts.filtered += block.num_rows - len(keep) - len(failures)
+        if len(keep) == block.num_rows:
+            yield block
+            return
+        parents = np.array(keep, dtype=np.int64)
+        yield block.derive(block.batch.take(pa.array(parents)), parents, failures)
+
+    def empty(self, block: Block) -> Block:
+        return block
+
+
+class _FlatMap(_StepRunner):
+    """One row to many: children are collected into blocks of normal size while they come."""
+
+    def run(self, block: Block) -> Iterator[Block]:
+        rows = _Rows(block.batch)
+        ordinals = block.ordinal_array()
+        pieces = Pieces(block)
+        out: list[Mapping[str, Any]] = []
+        parents: list[int] = []
+        failures: list[RowFailure] = []
+        limit = FIRST_FANOUT_ROWS
+        for i, row in enumerate(rows.dicts()):
+            kept = len(out)
+            try:
+                for child in self.function(row):
+                    if not isinstance(child, dict):
+                        raise _not_a_row(self.step, child)
+                    if len(out) >= limit:
+                        batch = rows.batch_of(out, parents)
+                        limit = max(1, int(TARGET_BLOCK_BYTES / max(1, batch.nbytes / len(out))))
+                        yield pieces.inside(batch, ordinals[parents], failures)
+                        out, parents, failures, kept = [], [], [], 0
+                    out.append(child)
+                    parents.append(i)
+            except HeadraceError:
+                raise
+            except Exception as error:
+                # Children of this row that are still here go with it; those sent on already are in later hands.
+                del out[kept:], parents[kept:]
+                failures.append(self.failure(block, i, error, rows.dict_of(i)))
+        batch = rows.batch_of(out, parents) if out else self.empty(block).batch
+        yield pieces.piece(batch, ordinals[parents], failures, before=None)
+
+
+class _MapBatches(_StepRunner):
+    def run(self, block: Block) -> Iterator[Block]:
+        size = self.step.batch_size or block.num_rows
+        pieces = Pieces(block)
+        ordinals = block.ordinals
+        for first in range(0, block.num_rows, size):
+            count = min(size, block.num_rows - first)
+            batch, parents, failures = self._run_rows(block, first, count)
+            kept: Any = None
+            if parents is not None:
+                kept = block.ordinal_array()[parents]
+            elif ordinals is not None:
+                kept = ordinals[first : first + count]
+            piece = pieces.piece(batch, kept, failures, before=first + count)
+            yield from piece.cut_by_bytes(TARGET_BLOCK_BYTES) if piece.nbytes > 2 * TARGET_BLOCK_BYTES else [piece]
+
+    def _run_rows(self, block: Block, first: int, count: int) -> tuple[pa.RecordBatch, Any, list[RowFailure]]:
+        """Run rows `[first, first + count)`; halve a failing batch where the step is declared row-wise."""
+        rows = block.batch.slice(first, count)
+        try:
+            batch = from_user(self.function(to_user(rows, self.step.batch_format)), self.step)
+            if self.step.row_wise and batch.num_rows != count:
+                raise RowError(f"returned {batch.num_rows} rows for {count}; a row-wise function returns one a row")
+        except HeadraceError:
+            raise
+        except Exception as error:
+            if not self.step.row_wise or count == 1:
+                failures = [
+                    self.failure(block, i, error, to_rows(block.batch.slice(i, 1))[0])
+                    for i in range(first, first + count)
+                ]
+                return self.empty(block).batch, np.array([], dtype=np.int64), failures
+            half = count // 2
+            left = self._run_rows(block, first, half)
+            right = self._run_rows(block, first + half, count - half)
+            return _joined(left, right, first, half, count)
+        if batch.num_rows == count:
+            return batch, None, []
+        # Which row made which cannot be known: all answer for the first, and the batch is one piece.
+        return batch, np.full(batch.num_rows, first, dtype=np.int64), []
+
+
+_RUNNERS: dict[str, type[_StepRunner]] = {
+    "map": _Map,
+    "flat_map": _FlatMap,
+    "filter": _Filter,
+    "map_batches": _MapBatches,
+    "columns": _Columns,
+    "add_column": _AddColumn,
+}
+
+
+class _Rows:
+    """A batch as dicts, remembering the values so that untouched columns are handed on as they are."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._names = batch.schema.names
+        self._values = [from_column(column) for column in batch.columns]
+
+    def dicts(self) -> Iterator[dict[str, Any]]:
+        names = self._names
+        if not names:
+            yield from ({} for _ in range(self._batch.num_rows))
+            return
+        for row in zip(*self._values, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+    def dict_of(self, row: int) -> dict[str, Any]:
+        return {name: values[row] for name, values in zip(self._names, self._values, strict=True)}
+
+    def batch_of(self, rows: Sequence[Mapping[str, Any]], parents: Sequence[int]) -> pa.RecordBatch:
+        """Make a batch of result rows; a column whose values are the very objects given keeps its Arrow type."""
+        if not rows:
+            return empty_columns(0)
+        names = dict.fromkeys(name for row in rows for name in row)
+        if not names:
+            return empty_columns(len(rows))
+        whole = len(parents) == self._batch.num_rows and parents[0] == 0 and parents[-1] == len(parents) - 1
+        columns = []
+        for name in names:
+            values = [row.get(name) for row in rows]
+            columns.append(self._unchanged(name, values, parents, whole=whole) or to_column(values))
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _unchanged(self, name: str, values: list[Any], parents: Sequence[int], *, whole: bool) -> pa.Array | None:
+        if name not in self._names:
+            return None
+        index = self._names.index(name)
+        before = self._values[index]
+        given = before if whole else [before[i] for i in parents]
+        if len(given) != len(values) or not all(map(operator.is_, values, given)):
+            return None
+        column = self._batch.column(index)
+        return column if whole else column.take(pa.array(parents, type=pa.int64()))
+
+
+def to_user(batch: pa.RecordBatch, batch_format: str) -> Any:
+    """Return a batch in the form that a `map_batches` function asked for."""
+    if batch_format == "pyarrow":
+        return batch
+    if batch_format == "numpy":
+        return {name: to_numpy(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    if batch_format == "pandas":
+        return batch.to_pandas()
+    return to_rows(batch)
+
+
+def from_user(result: Any, step: Step) -> pa.RecordBatch:
+    """Make a batch of what a `map_batches` function returned, in whatever form."""
+    if isinstance(result, pa.RecordBatch):
+        return result
+    if isinstance(result, pa.Table):
+        return one_batch(result)
+    if isinstance(result, dict):
+        batch = from_columns(result)
+    elif isinstance(result, list):
+        batch = from_rows(result)
+    elif type(result).__module__.partition(".")[0] == "pandas":
+        batch = pa.RecordBatch.from_pandas(result, preserve_index=False)
+    else:
+        raise TypeError(
+            f"returned {type(result).__name__}; return a dict of columns, a list of dicts, a pyarrow batch or a "
+            "pandas DataFrame"
+        )
+    return batch
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one record batch, without copying where it is in one piece already."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else _empty(table.schema)
+
+
+def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    """Return the batch with a column added, or replaced in its place."""
+    names, columns = list(batch.schema.names), list(batch.columns)
+    if name in names:
+        columns[names.index(name)] = column
+    else:
+        names.append(name)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[pa.RecordBatch, Any, list[RowFailure]]:
+    batches = [part[0] for part in (left, right) if part[0].num_rows]
+    parents = np.concatenate(
+        [
+            np.arange(first, first + half) if left[1] is None else left[1],
+            np.arange(first + half, first + count) if right[1] is None else right[1],
+        ]
+    ).astype(np.int64)
+    batch = left[0]
+    if batches:
+        batch = one_batch(pa.Table.from_batches([b.cast(batches[0].schema) for b in batches]))
+    return batch, parents, [*left[2], *right[2]]
+
+
+def _not_a_row(step: Step, result: Any) -> Exception:
+    if isinstance(result, RowError):
+        return result
+    return TypeError(f"{step.kind} functions return {'a dict' if step.kind == 'map' else 'dicts'}, not {type(result).__name__}")

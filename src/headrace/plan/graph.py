@@ -1,0 +1,162 @@
+"""A plan: the nodes behind one or more outputs, named, ordered and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.errors import PlanError
+from headrace.plan.nodes import MapBatches, Node, Read, RunInference, Shuffle, Union, Write, upstreams
+from headrace.records.block import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Collect:
+    """Rows to the caller (`take`, `to_arrow`, `iter_rows`), in the order of the input."""
+
+    name: str
+    upstream: Node
+
+
+Output: TypeAlias = Write | Collect
+AnyNode: TypeAlias = Node | Output
+
+
+class Plan:
+    """The frozen DAG behind `outputs`; nodes are compared by identity, and two consumers of a node are a branch.
+
+    Raises:
+        PlanError: there is no output, or two steps have the same name.
+    """
+
+    def __init__(self, outputs: Sequence[Output]) -> None:
+        if not outputs:
+            raise PlanError("nothing to run; pass at least one job, as in hr.run(ds.write_parquet('out/'))")
+        self.outputs: tuple[Output, ...] = tuple(outputs)
+        self.nodes: tuple[AnyNode, ...] = _in_order(self.outputs)
+        self._names = _unique_names(self.nodes)
+
+    def name_of(self, node: AnyNode) -> str:
+        """Return the node's name, unique in the plan."""
+        return self._names[id(node)]
+
+    @cached_property
+    def consumers(self) -> Mapping[int, tuple[AnyNode, ...]]:
+        """For each node (by id), the nodes that read from it, in the order in which they were reached."""
+        result: dict[int, list[AnyNode]] = {id(node): [] for node in self.nodes}
+        for node in self.nodes:
+            for upstream in _upstreams(node):
+                result[id(upstream)].append(node)
+        return {key: tuple(value) for key, value in result.items()}
+
+    def reads(self) -> list[Read]:
+        """Return the sources in plan order."""
+        return [node for node in self.nodes if isinstance(node, Read)]
+
+
+class UnitMap:
+    """Which units pass each node: splits numbered over all sources, and the lanes that unions add.
+
+    A `Shuffle` makes an order of its own, hence a single unit.
+    """
+
+    def __init__(self, plan: Plan, split_counts: Mapping[int, int]) -> None:
+        """Take the number of splits for each Read (by id of the node)."""
+        self._plan = plan
+        self.base: dict[int, int] = {}
+        following = 0
+        for node in plan.nodes:
+            if isinstance(node, (Read, Shuffle)):
+                self.base[id(node)] = following
+                following += split_counts[id(node)] if isinstance(node, Read) else 1
+        self._counts = split_counts
+        self._units: dict[int, list[Unit]] = {}
+
+    def at(self, node: AnyNode) -> list[Unit]:
+        """Return the units that come out of a node, in order."""
+        known = self._units.get(id(node))
+        if known is None:
+            known = self._units[id(node)] = self._compute(node)
+        return known
+
+    def _compute(self, node: AnyNode) -> list[Unit]:
+        if isinstance(node, Read):
+            base = self.base[id(node)]
+            return [Unit(base + i) for i in range(self._counts[id(node)])]
+        if isinstance(node, Shuffle):
+            return [Unit(self.base[id(node)])]
+        if isinstance(node, Union):
+            lanes = [
+                Unit(u.split, (*u.lane, i)) for i, upstream in enumerate(node.upstreams) for u in self.at(upstream)
+            ]
+            return sorted(lanes)
+        return self.at(_upstreams(node)[0])
+
+
+def _upstreams(node: AnyNode) -> tuple[Node, ...]:
+    return (node.upstream,) if isinstance(node, Collect) else upstreams(node)
+
+
+def _in_order(outputs: Sequence[Output]) -> tuple[AnyNode, ...]:
+    """Order nodes so that each comes after its upstreams; deterministic, and without recursion for long chains."""
+    ordered: list[AnyNode] = []
+    seen: set[int] = set()
+    stack: list[tuple[AnyNode, bool]] = [(node, False) for node in reversed(outputs)]
+    while stack:
+        node, expanded = stack.pop()
+        if id(node) in seen:
+            continue
+        if expanded:
+            seen.add(id(node))
+            ordered.append(node)
+            continue
+        stack.append((node, True))
+        stack.extend((upstream, False) for upstream in reversed(_upstreams(node)))
+    return tuple(ordered)
+
+
+def _unique_names(nodes: Sequence[AnyNode]) -> dict[int, str]:
+    """Keep names given by hand (twice is an error) and number the automatic ones ("map" → map, map_2, …)."""
+    names: dict[int, str] = {}
+    taken: dict[str, int] = {}
+    for node in nodes:
+        if not is_automatic(node.name):
+            if node.name in taken:
+                raise PlanError(f"step {node.name!r} appears twice; pass another name= to one of the two calls")
+            taken[node.name] = 1
+            names[id(node)] = node.name
+    for node in nodes:
+        if is_automatic(node.name):
+            stem = node.name.removesuffix(AUTOMATIC)
+            number = taken.get(stem, 0) + 1
+            name = stem if number == 1 else f"{stem}_{number}"
+            while number > 1 and name in taken:
+                number += 1
+                name = f"{stem}_{number}"
+            taken[stem] = number
+            taken.setdefault(name, 1)
+            names[id(node)] = name
+    return names
+
+
+AUTOMATIC = "\0"
+"""Ends a name that was not given by hand, so that the plan may number it."""
+
+
+def is_automatic(name: str) -> bool:
+    """Say whether a step's name was made by Headrace."""
+    return name.endswith(AUTOMATIC)
+
+
+def is_model(node: AnyNode) -> bool:
+    """Say whether a node runs a model."""
+    return isinstance(node, RunInference)
+
+
+def is_step(node: AnyNode) -> bool:
+    """Say whether a node is a MapBatches."""
+    return isinstance(node, MapBatches)
