@@ -1,0 +1,1 @@
+"""The work done with Headrace. Each file is a program of its own."""

@@ -1,0 +1,21 @@
+"""The bulk CSV job with Headrace's Python API. SOURCE MODEL OUT"""
+
+import sys
+
+from headrace.handlers.sklearn import SklearnModelHandler
+
+import headrace as hr
+
+FEATURES = ["age", "monthly_spend", "tenure_months", "tickets"]
+
+
+def main() -> None:
+    """Score every file."""
+    source, model_file, out = sys.argv[1:4]
+    model = SklearnModelHandler(model_file, method="predict_proba")
+    customers = hr.read_csv(f"{source}/*.csv")
+    scored = customers.run_inference(model, inputs=FEATURES, output="score", postprocess=lambda p: p[:, 1])
+    scored.write_parquet(out).run()
+
+
+main()
