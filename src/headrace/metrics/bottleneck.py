@@ -1,0 +1,73 @@
+"""Which stage holds the run up, and how idle the model is and why: a decision over statistics, in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.metrics.quantities import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.metrics.statistics import RunStatistics, StageStatistics
+
+MOSTLY = 0.5
+"""A stage that works (or waits) more than this share of its time is what the others wait for."""
+NOTICEABLE = 0.1
+
+
+def bottleneck_of(statistics: RunStatistics) -> str:
+    """Say in a sentence or two what the run's time went into, and why models waited.
+
+    >>> from headrace.metrics.statistics import ModelStatistics, RunStatistics, StageStatistics
+    >>> slow = StageStatistics(name="map_1", busy=0.97, starved=0.03)
+    >>> model = StageStatistics(name="net", busy=0.4, starved=0.6, model=ModelStatistics(handler="Net"))
+    >>> print(bottleneck_of(RunStatistics(elapsed_secs=10.0, stages=(slow, model))))
+    map_1 is the bottleneck: busy 97 % of the time. The model of net was idle 60 % of the time: starved by map_1 60 %.
+    """
+    ran = [stage for stage in statistics.stages if stage.busy + stage.starved + stage.blocked > 0]
+    if not ran:
+        return _nothing_ran(statistics)
+    busiest = max(ran, key=lambda stage: stage.busy)
+    sentences = [_what_took_the_time(busiest, statistics)]
+    for place, stage in enumerate(ran):
+        if stage.model is not None and stage is not busiest and stage.starved + stage.blocked >= NOTICEABLE:
+            sentences.append(_why_idle(stage, before=ran[:place], after=ran[place + 1 :]))
+    return " ".join(sentences)
+
+
+def _nothing_ran(statistics: RunStatistics) -> str:
+    if any(source.splits_found_finished for source in statistics.sources):
+        return "Nothing was left to do: an earlier run of the same job had finished it."
+    if any(source.rows for source in statistics.sources):
+        return "No stage worked long enough to be measured."
+    if statistics.done:
+        return "No stage had anything to do: the input holds no rows."
+    return "No stage has worked yet."
+
+
+def _what_took_the_time(busiest: StageStatistics, statistics: RunStatistics) -> str:
+    loading = max((stage.model.load_secs for stage in statistics.stages if stage.model), default=0.0)
+    if busiest.busy >= MOSTLY:
+        return f"{busiest.name} is the bottleneck: busy {percent(busiest.busy)} of the time."
+    if statistics.elapsed_secs and loading >= MOSTLY * statistics.elapsed_secs:
+        return f"Loading the model took {loading:.1f} s of {statistics.elapsed_secs:.1f} s."
+    if busiest.blocked >= MOSTLY:
+        return f"The output is the bottleneck: {busiest.name} waited for it {percent(busiest.blocked)} of the time."
+    if busiest.starved >= MOSTLY:
+        return f"Reading is the bottleneck: {busiest.name} waited for rows {percent(busiest.starved)} of the time."
+    return f"No stage is the bottleneck: the busiest, {busiest.name}, worked {percent(busiest.busy)} of the time."
+
+
+def _why_idle(stage: StageStatistics, *, before: Sequence[StageStatistics], after: Sequence[StageStatistics]) -> str:
+    causes = []
+    if stage.starved >= NOTICEABLE:
+        causes.append(f"starved by {_busiest(before, otherwise='the source')} {percent(stage.starved)}")
+    if stage.blocked >= NOTICEABLE:
+        causes.append(f"blocked by {_busiest(after, otherwise='the sink')} {percent(stage.blocked)}")
+    idle = percent(stage.starved + stage.blocked)
+    return f"The model of {stage.name} was idle {idle} of the time: {', '.join(causes)}."
+
+
+def _busiest(stages: Sequence[StageStatistics], *, otherwise: str) -> str:
+    return max(stages, key=lambda stage: stage.busy).name if stages else otherwise

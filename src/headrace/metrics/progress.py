@@ -1,0 +1,176 @@
+"""What a running job says of itself: a live view on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
+
+from headrace.metrics.quantities import amount, count, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.table import Table
+
+    from headrace.metrics.statistics import RunStatistics, StageStatistics
+
+ProgressMode: TypeAlias = Literal["auto", "rich", "plain", "none"]
+
+LINE_SECS = 5.0
+"""Pause between two plain lines; a job that ends sooner prints none."""
+FRAME_SECS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is, as far as can be told."""
+
+    rows: int
+    rows_per_sec: float
+    share: float | None
+    """Share of the input read, by bytes or else by splits; None when its size is unknown."""
+    eta_secs: float | None
+
+
+def progress_of(statistics: RunStatistics) -> Progress:
+    """Work out speed and time left from a snapshot.
+
+    Splits that an earlier run finished count as read for the share, not for the speed.
+
+    >>> from headrace.metrics.statistics import RunStatistics, SourceStatistics
+    >>> half = SourceStatistics(name="read", rows=500, splits=4, splits_read=2, bytes_total=100, bytes_read=50)
+    >>> progress_of(RunStatistics(elapsed_secs=10.0, sources=(half,)))
+    Progress(rows=500, rows_per_sec=50.0, share=0.5, eta_secs=10.0)
+    """
+    rows = sum(source.rows for source in statistics.sources)
+    elapsed = statistics.elapsed_secs
+    share = _share_read(statistics)
+    fresh = share - _share_found(statistics) if share is not None else 0.0
+    eta = elapsed * (1 - share) / fresh if share is not None and fresh > 0 else None
+    return Progress(rows=rows, rows_per_sec=rows / elapsed if elapsed > 0 else 0.0, share=share, eta_secs=eta)
+
+
+def line_of(statistics: RunStatistics) -> str:
+    """Describe a snapshot in one plain line.
+
+    >>> from headrace.metrics.statistics import RunStatistics, SourceStatistics, StageStatistics
+    >>> read = SourceStatistics(name="read", rows=500, splits=4, splits_read=2, bytes_total=100, bytes_read=50)
+    >>> print(line_of(RunStatistics(elapsed_secs=10.0, sources=(read,), stages=(StageStatistics(name="m", busy=1.0),))))
+    10.0 s  50 %  500 rows  50 rows/s  10.0 s left  m busy 100 %
+    """
+    now = progress_of(statistics)
+    parts = [duration(statistics.elapsed_secs)]
+    parts += [percent(now.share)] if now.share is not None else []
+    parts += [count(now.rows, "row"), f"{now.rows_per_sec:,.0f} rows/s"]
+    parts += [f"{duration(now.eta_secs)} left"] if now.eta_secs is not None else []
+    parts += [_stage_cell(stage) for stage in statistics.stages]
+    failed = _failed(statistics)
+    parts += [f"{failed:,} failed"] if failed else []
+    return "  ".join(parts)
+
+
+@contextmanager
+def show_progress(
+    snapshot: Callable[[], RunStatistics], *, stream: TextIO, mode: ProgressMode = "auto"
+) -> Iterator[None]:
+    """Show `snapshot()` on `stream` while the block runs; from a thread of its own.
+
+    "auto" is "rich" on a terminal and "plain" elsewhere. However the block ends, the thread ends with it and the
+    terminal is as it was. A stream that was closed by its reader ends the showing, never the run.
+    """
+    if mode == "auto":
+        mode = "rich" if stream.isatty() else "plain"
+    if mode == "none":
+        yield
+        return
+    stop = threading.Event()
+    show = _show_live if mode == "rich" else _show_lines
+    thread = threading.Thread(target=show, args=(snapshot, stream, stop), name="headrace-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _show_lines(snapshot: Callable[[], RunStatistics], stream: TextIO, stop: threading.Event) -> None:
+    while not stop.wait(LINE_SECS):
+        try:
+            print(line_of(snapshot()), file=stream, flush=True)
+        except (OSError, ValueError):  # the reader of a pipe went away, or the stream was closed
+            return
+
+
+def _show_live(snapshot: Callable[[], RunStatistics], stream: TextIO, stop: threading.Event) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    # Jobs that end at once should not flash a table.
+    if stop.wait(FRAME_SECS):
+        return
+    # What users' code prints goes above the table, except where stdout is a pipe or file: it stays what it is.
+    redirect = sys.stdout.isatty()
+    live = Live(console=Console(file=stream), auto_refresh=False, transient=True, redirect_stdout=redirect)
+    try:
+        with live:
+            while not stop.wait(FRAME_SECS):
+                live.update(table_of(snapshot()), refresh=True)
+    except (OSError, ValueError):
+        return
+
+
+def table_of(statistics: RunStatistics) -> Table:
+    """Draw a snapshot: one row a stage, and the whole below."""
+    from rich import box
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    now = progress_of(statistics)
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("stage", "rows", "busy", "starved", "blocked", "queue", "batch"):
+        table.add_column(name, justify="left" if name == "stage" else "right")
+    for stage in statistics.stages:
+        rows = max((step.rows_out for step in stage.steps), default=0)
+        shares = [percent(share) for share in (stage.busy, stage.starved, stage.blocked, stage.queue_fill)]
+        batch = f"{stage.model.mean_batch_rows:,.0f}" if stage.model else ""
+        table.add_row(stage.name, f"{rows:,}", *shares, batch)
+    left = f"{duration(now.eta_secs)} left" if now.eta_secs is not None else ""
+    failed = _failed(statistics)
+    memory = amount(statistics.peak_memory_bytes) if statistics.peak_memory_bytes else ""
+    summary = [f"{count(now.rows, 'row')}", f"{now.rows_per_sec:,.0f} rows/s", left, memory]
+    summary += [f"[red]{failed:,} failed[/red]"] if failed else []
+    whole = Table.grid(padding=(0, 2))
+    bar = ProgressBar(total=1.0, completed=now.share or 0.0, pulse=now.share is None, width=30)
+    whole.add_row(bar, *[cell for cell in summary if cell])
+    outer = Table.grid()
+    outer.add_row(table)
+    outer.add_row(whole)
+    return outer
+
+
+def _stage_cell(stage: StageStatistics) -> str:
+    batch = f", batches of {stage.model.mean_batch_rows:,.0f}" if stage.model and stage.model.batches else ""
+    return f"{stage.name} busy {percent(stage.busy)}{batch}"
+
+
+def _share_read(statistics: RunStatistics) -> float | None:
+    total = sum(source.bytes_total for source in statistics.sources)
+    if total:
+        return min(1.0, sum(source.bytes_read for source in statistics.sources) / total)
+    splits = sum(source.splits for source in statistics.sources)
+    done = sum(source.splits_read + source.splits_found_finished for source in statistics.sources)
+    return min(1.0, done / splits) if splits else None
+
+
+def _share_found(statistics: RunStatistics) -> float:
+    splits = sum(source.splits for source in statistics.sources)
+    return sum(source.splits_found_finished for source in statistics.sources) / splits if splits else 0.0
+
+
+def _failed(statistics: RunStatistics) -> int:
+    steps = [step for stage in statistics.stages for step in stage.steps]
+    return sum(step.failed for step in steps) + sum(source.failed for source in statistics.sources)

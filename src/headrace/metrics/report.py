@@ -1,0 +1,169 @@
+"""The report of a run: what was read and written, where every row went, and what the time went into."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.metrics.balance import Balance, balance_of
+from headrace.metrics.bottleneck import bottleneck_of
+from headrace.metrics.quantities import amount, count, duration, percent
+
+if TYPE_CHECKING:
+    from headrace.metrics.statistics import (
+        ModelStatistics,
+        RunStatistics,
+        SinkStatistics,
+        SourceStatistics,
+        StageStatistics,
+        StepStatistics,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did, for people (`str`) and for programs (`to_dict`).
+
+    >>> from headrace.metrics.statistics import RunStatistics, SinkStatistics, SourceStatistics
+    >>> print(Report(RunStatistics(
+    ...     elapsed_secs=2.0, done=True,
+    ...     sources=(SourceStatistics(name="read_csv(in.csv)", rows=40, splits=1, splits_read=1),),
+    ...     sinks=(SinkStatistics(name="write_csv(out)", folder="out", rows=40, parts=1, nbytes=2_000),),
+    ... )))
+    read_csv(in.csv)  40 rows  1 of 1 splits
+    write_csv(out)    40 rows  1 part  2.0 kB
+    <BLANKLINE>
+    read 40 = written 40 + failed 0 + filtered 0
+    finished in 2.0 s, 20 rows/s, peak memory 0 B
+    No stage worked long enough to be measured.
+    """
+
+    statistics: RunStatistics
+
+    @property
+    def bottleneck(self) -> str:
+        """What the time went into, in a sentence or two."""
+        return bottleneck_of(self.statistics)
+
+    @property
+    def failed(self) -> int:
+        """Rows that failed in this run."""
+        return self.balance().failed
+
+    @property
+    def with_error(self) -> int:
+        """Rows written with nulls in place of a failed answer."""
+        return sum(sink.with_error for sink in self.statistics.sinks)
+
+    @property
+    def dead_letters(self) -> int:
+        """Rows in the dead letters, from earlier runs of the job too."""
+        return sum(sink.dead_letters + sink.dead_letters_before for sink in self.statistics.sinks)
+
+    @property
+    def rows_per_sec(self) -> float:
+        """Rows read a second of the whole run."""
+        return self.balance().read / self.statistics.elapsed_secs if self.statistics.elapsed_secs > 0 else 0.0
+
+    def balance(self) -> Balance:
+        """Return where every row went."""
+        return balance_of(self.statistics)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics and what follows from them, ready for JSON."""
+        balance = self.balance()
+        return {
+            "balance": {**asdict(balance), "holds": balance.holds},
+            "bottleneck": self.bottleneck,
+            "rows_per_sec": round(self.rows_per_sec, 3),
+            "with_error": self.with_error,
+            "dead_letters": self.dead_letters,
+            "statistics": _as_json(asdict(self.statistics)),
+        }
+
+    def __str__(self) -> str:
+        run = self.statistics
+        table = [_source_row(source) for source in run.sources]
+        for stage in run.stages:
+            table.append(_stage_row(stage))
+            table += [_step_row(step) for step in stage.steps if step.name != stage.name or _notable(step)]
+        table += [_sink_row(sink) for sink in run.sinks]
+        notes = [note for sink in run.sinks for note in _sink_notes(sink)]
+        state = "finished in" if run.done else "running for"
+        total = f"{state} {duration(run.elapsed_secs)}, {self.rows_per_sec:,.0f} rows/s, "
+        total += f"peak memory {amount(run.peak_memory_bytes)}"
+        return "\n".join([*_aligned(table), *notes, "", str(self.balance()), total, self.bottleneck])
+
+
+def _source_row(source: SourceStatistics) -> list[str]:
+    row = [source.name, count(source.rows, "row"), f"{source.splits_read:,} of {source.splits:,} splits"]
+    if source.splits_found_finished:
+        row.append(f"{source.splits_found_finished:,} found finished")
+    if source.failed:
+        row.append(f"{source.failed:,} unreadable")
+    if source.passed_over:
+        row.append(f"{count(source.passed_over, 'file')} passed over")
+    if source.bytes_total:
+        row.append(amount(source.bytes_read))
+    return row
+
+
+def _stage_row(stage: StageStatistics) -> list[str]:
+    shares = f"busy {percent(stage.busy)}, starved {percent(stage.starved)}, blocked {percent(stage.blocked)}"
+    row = [stage.name, f"{stage.replicas} × {stage.kind}", shares]
+    if stage.model is not None:
+        row.append(_model_cell(stage.model))
+    return row
+
+
+def _model_cell(model: ModelStatistics) -> str:
+    return (
+        f"{model.handler}: loaded in {duration(model.load_secs)}, {count(model.batches, 'batch', 'batches')}"
+        f" of {model.mean_batch_rows:.1f} rows, p50 {1000 * model.latency_p50_secs:.1f} ms,"
+        f" p99 {1000 * model.latency_p99_secs:.1f} ms"
+    )
+
+
+def _notable(step: StepStatistics) -> bool:
+    return bool(step.filtered or step.failed or step.with_error or step.fans_out)
+
+
+def _step_row(step: StepStatistics) -> list[str]:
+    row = [f"  {step.name}", f"{step.rows_in:,} → {count(step.rows_out, 'row')}"]
+    for number, what in ((step.filtered, "filtered"), (step.failed, "failed"), (step.with_error, "nulled")):
+        if number:
+            row.append(f"{number:,} {what}")
+    return row
+
+
+def _sink_row(sink: SinkStatistics) -> list[str]:
+    row = [sink.name, count(sink.rows, "row"), count(sink.parts, "part"), amount(sink.nbytes)]
+    if sink.rows_before:
+        row.append(f"{sink.rows_before:,} rows from earlier runs")
+    if sink.with_error:
+        row.append(f"{sink.with_error:,} with nulls for failed answers")
+    return row
+
+
+def _sink_notes(sink: SinkStatistics) -> list[str]:
+    letters = sink.dead_letters + sink.dead_letters_before
+    if not letters:
+        return []
+    where = f" in {sink.dead_letters_folder}" if sink.dead_letters_folder else ""
+    earlier = f", {sink.dead_letters_before:,} of them from earlier runs" if sink.dead_letters_before else ""
+    return [f"{count(letters, 'dead letter')}{where}{earlier}"]
+
+
+def _aligned(table: list[list[str]]) -> list[str]:
+    """Align the first two columns; what follows differs from row to row."""
+    widths = [max((len(row[column]) for row in table), default=0) for column in (0, 1)]
+    return [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {'  '.join(row[2:])}".rstrip() for row in table]
+
+
+def _as_json(value: Any) -> Any:
+    """Keys of JSON objects are texts, and tuples are lists."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value

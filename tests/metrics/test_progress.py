@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+from headrace.metrics import progress
+from headrace.metrics.progress import line_of, progress_of, show_progress, table_of
+from headrace.metrics.statistics import (
+    ModelStatistics,
+    RunStatistics,
+    SourceStatistics,
+    StageStatistics,
+    StepStatistics,
+)
+
+HALF_WAY = RunStatistics(
+    elapsed_secs=10.0,
+    peak_memory_bytes=5_000_000,
+    sources=(SourceStatistics(name="read", rows=500, splits=4, splits_read=2, bytes_total=100, bytes_read=50),),
+    stages=(
+        StageStatistics(
+            name="infer_1",
+            busy=0.75,
+            steps=(StepStatistics(name="infer_1", rows_in=500, rows_out=498, failed=2),),
+            model=ModelStatistics(handler="Net", batches=10, rows=500),
+        ),
+    ),
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Watched:
+    """A snapshot function that lets a test wait until it has been asked some times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.asked = threading.Event()
+
+    def __call__(self) -> RunStatistics:
+        self.left -= 1
+        if self.left <= 0:
+            self.asked.set()
+        return HALF_WAY
+
+
+def progress_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "headrace-progress"]
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECS", 0.001)
+    monkeypatch.setattr(progress, "FRAME_SECS", 0.001)
+
+
+def test_line_tells_time_share_speed_stages_and_failures() -> None:
+    expected = "10.0 s  50 %  500 rows  50 rows/s  10.0 s left  infer_1 busy 75 %, batches of 50  2 failed"
+    assert line_of(HALF_WAY) == expected
+
+
+def test_share_by_splits_where_bytes_are_unknown() -> None:
+    statistics = RunStatistics(
+        sources=(SourceStatistics(name="read", splits=4, splits_read=1, splits_found_finished=1),)
+    )
+    assert progress_of(statistics).share == 0.5
+
+
+def test_size_unknown() -> None:
+    now = progress_of(RunStatistics(elapsed_secs=1.0, sources=(SourceStatistics(name="stream", rows=5),)))
+    assert (now.share, now.eta_secs, now.rows_per_sec) == (None, None, 5.0)
+    assert "left" not in line_of(RunStatistics(elapsed_secs=1.0))
+
+
+def test_what_was_found_finished_does_not_make_the_rest_look_fast() -> None:
+    found = SourceStatistics(name="read", splits=10, splits_found_finished=8, splits_read=1)
+    assert progress_of(RunStatistics(elapsed_secs=60.0, sources=(found,))).eta_secs == pytest.approx(60.0)
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    stream, snapshot = io.StringIO(), Watched(2)
+    with show_progress(snapshot, stream=stream):
+        assert snapshot.asked.wait(10)
+    assert stream.getvalue().splitlines()[0] == line_of(HALF_WAY)
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_live_table_on_a_terminal_and_the_cursor_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream, snapshot = Terminal(), Watched(3)
+    with show_progress(snapshot, stream=stream):
+        assert snapshot.asked.wait(10)
+    text = stream.getvalue()
+    assert "infer_1" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+@pytest.mark.parametrize("mode", ["rich", "plain"])
+def test_an_exception_ends_the_thread_too(mode: progress.ProgressMode) -> None:
+    stream, snapshot = Terminal(), Watched(2)
+    with pytest.raises(KeyboardInterrupt), show_progress(snapshot, stream=stream, mode=mode):
+        assert snapshot.asked.wait(10)
+        raise KeyboardInterrupt
+    assert progress_threads() == []
+
+
+def test_none_starts_no_thread() -> None:
+    stream = io.StringIO()
+    with show_progress(lambda: HALF_WAY, stream=stream, mode="none"):
+        assert progress_threads() == []
+    assert stream.getvalue() == ""
+
+
+def test_a_reader_that_went_away_does_not_hurt_the_run() -> None:
+    stream = io.StringIO()
+    stream.close()
+    with show_progress(lambda: HALF_WAY, stream=stream, mode="plain"):
+        for thread in progress_threads():
+            thread.join(10)
+        assert progress_threads() == []
+
+
+def test_table_has_a_row_a_stage() -> None:
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table_of(HALF_WAY))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "infer_1" in text
+    assert "2 failed" in text
+    assert "5.0 MB" in text

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+
+from headrace.metrics.report import Report
+from headrace.metrics.statistics import (
+    ModelStatistics,
+    RunStatistics,
+    SinkStatistics,
+    SourceStatistics,
+    StageStatistics,
+    StepStatistics,
+)
+
+
+def run_of_forty() -> RunStatistics:
+    model = ModelStatistics(
+        handler="Net", load_secs=0.5, batches=5, rows=40, batch_rows_histogram={8: 5}, latency_p50_secs=0.01
+    )
+    steps = (
+        StepStatistics(name="clean", rows_in=40, rows_out=38, filtered=2),
+        StepStatistics(name="infer_1", rows_in=38, rows_out=35, failed=3),
+    )
+    return RunStatistics(
+        elapsed_secs=4.0,
+        done=True,
+        peak_memory_bytes=120_000_000,
+        sources=(SourceStatistics(name="read_csv(in.csv)", rows=40, splits=2, splits_read=2, bytes_read=4_000),),
+        stages=(
+            StageStatistics(name="clean", replicas=2, busy=0.2, starved=0.8, steps=steps[:1]),
+            StageStatistics(name="infer_1", replicas=1, busy=0.9, starved=0.1, steps=steps[1:], model=model),
+        ),
+        sinks=(
+            SinkStatistics(
+                name="write_csv(out)", rows=35, parts=1, dead_letters=3, dead_letters_folder="out/_dead_letters"
+            ),
+        ),
+    )
+
+
+def test_text_names_sources_stages_sinks_balance_and_bottleneck() -> None:
+    lines = str(Report(run_of_forty())).splitlines()
+    assert lines[0].split() == ["read_csv(in.csv)", "40", "rows", "2", "of", "2", "splits"]
+    assert "  clean" in lines[2]
+    assert "2 filtered" in lines[2]
+    assert "3 failed" in lines[4]
+    assert "3 dead letters in out/_dead_letters" in lines
+    assert "read 40 = written 35 + failed 3 + filtered 2" in lines
+    assert lines[-1].startswith("infer_1 is the bottleneck: busy 90 % of the time.")
+
+
+def test_counts() -> None:
+    report = Report(run_of_forty())
+    assert (report.failed, report.with_error, report.dead_letters, report.rows_per_sec) == (3, 0, 3, 10.0)
+
+
+def test_dict_survives_json() -> None:
+    report = Report(run_of_forty())
+    value = json.loads(json.dumps(report.to_dict()))
+    assert value == report.to_dict()
+    assert value["balance"]["holds"] is True
+    assert value["statistics"]["stages"][1]["model"]["batch_rows_histogram"] == {"8": 5}
+
+
+def test_nothing_at_all() -> None:
+    report = Report(RunStatistics(done=True))
+    assert str(report.balance()) == "read 0; failed 0, filtered 0"
+    assert "0 rows/s" in str(report)
+    assert report.bottleneck == "No stage had anything to do: the input holds no rows."
+
+
+def test_all_found_finished() -> None:
+    report = Report(
+        RunStatistics(
+            done=True,
+            sources=(SourceStatistics(name="read", splits=3, splits_found_finished=3),),
+            sinks=(SinkStatistics(name="write", rows_before=40, dead_letters_before=2),),
+        )
+    )
+    assert report.bottleneck == "Nothing was left to do: an earlier run of the same job had finished it."
+    assert report.dead_letters == 2
+    assert "3 found finished" in str(report)
+    assert "40 rows from earlier runs" in str(report)
+    assert "2 dead letters, 2 of them from earlier runs" in str(report)
+
+
+def test_a_running_job_says_so() -> None:
+    assert "running for 2.0 s" in str(Report(RunStatistics(elapsed_secs=2.0)))
