@@ -38,7 +38,7 @@ def require_same(expected: Path, actual: Path, *, key: str, tolerance: float = 1
 
 def _by_key(folder: Path, key: str, columns: Sequence[str] | None = None) -> pa.Table:
     files = sorted(folder.glob("*.parquet"))
-    tables = [pyarrow.parquet.read_table(f, columns=columns) for f in files]
+    tables = [pyarrow.parquet.ParquetFile(f).read(columns=columns) for f in files]
     if not tables:
         raise OutputsDifferError(f"{folder} holds no Parquet file")
     missing = set(columns or ()) - set(tables[0].column_names)

@@ -48,7 +48,7 @@ def peak_memory_mib(command: Sequence[str], *, cwd: Path = ROOT) -> float:
     )
     peak = 0
     while process.poll() is None:
-        peak = max(peak, _tree_bytes(process.pid))
+        peak = max(peak, process_tree_bytes(process.pid))
         time.sleep(SAMPLE_SECS)
     if process.returncode != 0:
         raise ProgramFailedError(f"exit code {process.returncode}: {' '.join(command)}")
@@ -61,7 +61,8 @@ def headrace_command() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "headrace"]
 
 
-def _tree_bytes(pid: int) -> int:
+def process_tree_bytes(pid: int) -> int:
+    """Return the resident memory of a process and all its children; 0 when it is gone."""
     total = 0
     try:
         root = psutil.Process(pid)
