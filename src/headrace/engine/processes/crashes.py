@@ -1,0 +1,48 @@
+"""What the exit status of a dead worker means, in words that help."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+_ADVICE = {
+    signal.SIGKILL: (
+        "If nobody stopped it by hand, the system was most likely out of memory (`dmesg` tells): "
+        "use a smaller concurrency=, batch_size= or block of work, or more memory"
+    ),
+    signal.SIGSEGV: "A native library that the stage uses crashed; isolate the row or update the library",
+    signal.SIGBUS: "A native library crashed, or shared memory ran out: use a smaller concurrency=, or more memory",
+    signal.SIGABRT: "A native library that the stage uses gave up; its message is above, on stderr",
+    signal.SIGILL: "A native library was built for another processor; install a build for this one",
+    signal.SIGTERM: "Somebody or something stopped it",
+}
+
+
+def describe_exit(returncode: int) -> str:
+    """Say how a process ended, as `subprocess` codes it (negative: a signal).
+
+    >>> describe_exit(3)
+    'exited with status 3. Does the code of the stage call os._exit?'
+    >>> describe_exit(-9).split(":")[0]
+    'was killed by SIGKILL. If nobody stopped it by hand, the system was most likely out of memory (`dmesg` tells)'
+    """
+    if returncode >= 0:
+        return f"exited with status {returncode}. Does the code of the stage call os._exit?"
+    try:
+        number = signal.Signals(-returncode)
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+    advice = _ADVICE.get(number)
+    return f"was killed by {number.name}" + (f". {advice}" if advice else "")
+
+
+def last_frames(dump: str, limit: int = 5) -> str:
+    r"""Return the innermost Python frames of the crashing thread from what `faulthandler` wrote, or "".
+
+    >>> last_frames('Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n'
+    ...             '  File "model.py", line 3 in run\n')
+    'File "model.py", line 3 in run'
+    """
+    _, _, current = dump.partition("Current thread")
+    frames = re.findall(r'^  (File ".*", line \d+ in .*)$', current.split("\n\n")[0], flags=re.MULTILINE)
+    return "\n".join(frames[:limit])

@@ -1,0 +1,230 @@
+"""A task in a worker process, with the interface of a task."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.processes.crashes import describe_exit, last_frames
+from headrace.engine.processes.logs import LogLevels, deliver
+from headrace.engine.processes.remote_errors import unpack_error
+from headrace.engine.processes.shared_blocks import SharedFile, anonymous_file, pack_block, pack_bytes, unpack_block
+from headrace.engine.processes.start import Hello, start_worker, thread_environment
+from headrace.engine.processes.travel import pack
+from headrace.engine.processes.wire import Frame, Kind, Wire
+from headrace.errors import HeadraceError, WorkerCrashedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headrace.engine.task import StepCounts, Task
+    from headrace.records.block import Block
+
+_EXIT_GRACE_SECS = 5.0
+"""How long a worker may take to exit once its task is closed: threads and exit handlers of the user's code."""
+
+
+class ProcessReplica:
+    """Runs a task in a worker process of its own. One thread at a time drives it; any thread may `kill()` it.
+
+    The task is pickled when the replica is opened; errors of the worker's task are raised here as themselves.
+    """
+
+    def __init__(self, task: Task, *, name: str, env: Mapping[str, str] | None = None) -> None:
+        """Prepare a replica of stage `name`; nothing is started yet.
+
+        `env` is added to the worker's environment; by default it holds numeric libraries to one thread.
+        """
+        self._task = task
+        self._name = name
+        self._env = thread_environment(1) if env is None else env
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wire: Wire | None = None
+        self._crash_fd: int | None = None
+        self._counts: Mapping[str, StepCounts] = {}
+        self._statistics: Any = None
+        self._killed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, once it has been started."""
+        return self._process.pid if self._process else None
+
+    def open(self) -> None:
+        """Start the worker and open the task in it.
+
+        Raises:
+            PlanError: the task cannot be pickled, or not be rebuilt in the worker.
+            WorkerCrashedError: the worker died.
+            HeadraceError: what the task's own `open()` raised.
+        """
+        data = pack_bytes(pack(self._task, f"stage {self._name!r}"))
+        try:
+            self._start()
+        except BaseException:
+            if isinstance(data, SharedFile):
+                data.close()
+            raise
+        hello = Hello(
+            name=self._name,
+            sys_path=list(sys.path),
+            pythonpath=os.environ.get("PYTHONPATH"),
+            levels=LogLevels.here(),
+        )
+        self._send(Kind.HELLO, hello, data)
+        self._counts, self._statistics = self._receive(Kind.OPENED).value
+
+    def process(self, block: Block) -> Iterator[Block]:
+        """Send a block and yield its pieces while the worker works, which never gets more than two pieces ahead.
+
+        Raises:
+            WorkerCrashedError: the worker died, or was killed by `kill()`.
+            HeadraceError: what the task raised.
+        """
+        head, payload = pack_block(block)
+        del block  # the worker has it now: the memory here may go
+        self._send(Kind.BLOCK, head, payload)
+        while (frame := self._receive(Kind.PIECE, Kind.DONE)).kind is Kind.PIECE:
+            piece_head, self._counts = frame.value
+            assert frame.data is not None
+            piece = unpack_block(piece_head, frame.data)
+            del frame
+            yield piece
+            del piece
+            self._send(Kind.MORE)
+        self._counts, self._statistics = frame.value
+
+    def counts(self) -> Mapping[str, StepCounts]:
+        """Return the counts as of the last piece."""
+        return self._counts
+
+    def statistics(self) -> Any:
+        """Return what the task's own `statistics()` said after the last block; None where it has none."""
+        return self._statistics
+
+    def close(self, *, grace_secs: float = 10.0) -> None:
+        """Close the task and end the worker, by force when it takes longer than `grace_secs`; safe to call twice.
+
+        Raises:
+            HeadraceError: what the task's own `close()` raised.
+        """
+        if self._process is None or self._wire is None:
+            return
+        error = None
+        try:
+            if not self._killed and self._process.poll() is None:
+                error = self._say_goodbye(grace_secs)
+        finally:
+            self.kill()
+            self._process.wait()
+            self._release()
+        if error is not None:
+            raise error
+
+    def kill(self) -> None:
+        """End the worker and all that the user's code has started in it, at once; from any thread."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        self._killed = True
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):  # macOS says "not permitted" of a group of zombies
+            process.kill()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._crash_fd = anonymous_file("headrace-crash")
+        try:
+            self._process = start_worker((theirs.fileno(), self._crash_fd), self._env)
+        except BaseException:
+            ours.close()
+            os.close(self._crash_fd)
+            raise
+        finally:
+            theirs.close()
+        self._wire = Wire(ours)
+
+    def _say_goodbye(self, grace_secs: float) -> HeadraceError | None:
+        """Let the worker close its task and exit; return what the task raised."""
+        assert self._wire is not None
+        assert self._process is not None
+        deadline = time.monotonic() + grace_secs
+        error = None
+        try:
+            self._wire.send(Kind.CLOSE)
+            while (frame := self._wire.receive(lambda: self._check_before(deadline))) is not None:
+                self._check_before(deadline)
+                if frame.kind is Kind.LOG:
+                    deliver(frame.value, process_name=self._name)
+                elif frame.kind is Kind.CLOSED:
+                    self._counts, self._statistics, remote = frame.value
+                    error = unpack_error(remote, stage=self._name) if remote else None
+                    self._process.wait(_EXIT_GRACE_SECS)
+                    break
+        except (OSError, TimeoutError, subprocess.TimeoutExpired):
+            pass  # it died on its own, or is about to be killed
+        return error
+
+    @staticmethod
+    def _check_before(deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+
+    def _release(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+        if self._crash_fd is not None:
+            os.close(self._crash_fd)
+            self._crash_fd = None
+
+    def _send(self, kind: Kind, value: Any = None, data: bytes | SharedFile | None = None) -> None:
+        assert self._wire is not None, "the replica is not open"
+        try:
+            self._wire.send(kind, value, data)
+        except OSError:
+            raise self._crash() from None
+
+    def _receive(self, *wanted: Kind) -> Frame:
+        assert self._wire is not None, "the replica is not open"
+        while True:
+            frame = self._wire.receive(self._check_alive)
+            if frame is None:
+                raise self._crash()
+            if frame.kind is Kind.LOG:
+                deliver(frame.value, process_name=self._name)
+            elif frame.kind is Kind.FAILED:
+                raise unpack_error(frame.value, stage=self._name)
+            else:
+                assert frame.kind in wanted, (frame.kind, wanted)
+                return frame
+
+    def _check_alive(self) -> None:
+        """Notice a death that does not close the socket, because a child of the worker's holds it open."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise self._crash()
+
+    def _crash(self) -> WorkerCrashedError:
+        assert self._process is not None
+        try:
+            returncode = self._process.wait(_EXIT_GRACE_SECS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            returncode = self._process.wait()
+        if self._killed:
+            return WorkerCrashedError(f"stage {self._name!r}: its worker process was stopped")
+        message = f"stage {self._name!r}: its worker process (pid {self._process.pid}) {describe_exit(returncode)}"
+        frames = last_frames(self._crash_dump())
+        return WorkerCrashedError(f"{message}\nIt was here:\n{frames}" if frames else message)
+
+    def _crash_dump(self) -> str:
+        if self._crash_fd is None:
+            return ""
+        return os.pread(self._crash_fd, 100_000, 0).decode(errors="replace")

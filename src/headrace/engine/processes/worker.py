@@ -1,0 +1,157 @@
+"""The worker's side: `python -m headrace.engine.processes.worker PARENT_PID SOCKET_FD CRASH_FD`."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import queue
+import signal
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.processes.logs import LogCarrier
+from headrace.engine.processes.remote_errors import pack_error
+from headrace.engine.processes.shared_blocks import pack_block, unpack_block
+from headrace.engine.processes.start import Hello, die_with_parent
+from headrace.engine.processes.wire import Frame, Kind, Wire
+from headrace.errors import PlanError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.engine.task import Task
+
+PIECES_AHEAD = 2
+"""Pieces that a worker may have sent before their consumer asks for the next one: one is looked at, one is ready."""
+
+
+class Worker:
+    """Runs one task: opens it, answers blocks with pieces, and closes it."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._inbox: queue.SimpleQueue[Frame] = queue.SimpleQueue()
+        self._carrier = LogCarrier(lambda plain: wire.send(Kind.LOG, plain))
+        self._task: Task | None = None
+
+    def run(self) -> None:
+        """Serve the parent until it says goodbye. When it is gone without a word, the process ends at once."""
+        threading.Thread(target=self._listen, name="headrace-listener", daemon=True).start()
+        try:
+            self._serve()
+        except _Goodbye:
+            pass
+        except BaseException as error:  # SystemExit from a user's code too: the parent must hear of it
+            self._wire.send(Kind.FAILED, pack_error(error))
+            self._wait_for_goodbye()
+        self._say_goodbye()
+
+    def _listen(self) -> None:
+        while (frame := self._wire.receive()) is not None:
+            self._inbox.put(frame)
+        # The parent closes its end only when this process has ended: so it died, and takes us along, together with
+        # whatever the user's code has started.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    def _serve(self) -> None:
+        hello = self._inbox.get()
+        assert hello.kind is Kind.HELLO, hello
+        self._settle_in(hello.value)
+        self._task = _unpack_task(hello.data, hello.value.name)
+        self._task.open()
+        self._wire.send(Kind.OPENED, self._account())
+        while True:
+            frame = self._next(Kind.BLOCK)
+            self._process(frame)
+
+    def _settle_in(self, hello: Hello) -> None:
+        sys.path[:] = hello.sys_path
+        if hello.pythonpath is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = hello.pythonpath
+        hello.levels.apply()
+        self._carrier.install()
+
+    def _process(self, frame: Frame) -> None:
+        assert self._task is not None
+        assert frame.data is not None
+        block = unpack_block(frame.value, frame.data)
+        del frame
+        room = PIECES_AHEAD
+        for piece in self._task.process(block):
+            if room == 0:
+                self._next(Kind.MORE)
+                room = 1
+            head, payload = pack_block(piece)
+            self._wire.send(Kind.PIECE, (head, self._counts()), payload)
+            room -= 1
+        self._carrier.send_summaries()
+        self._wire.send(Kind.DONE, self._account())
+
+    def _next(self, wanted: Kind) -> Frame:
+        while True:
+            frame = self._inbox.get()
+            if frame.kind is wanted:
+                return frame
+            if frame.kind is Kind.CLOSE:
+                raise _Goodbye
+            # What is left is room that the block before did not use up.
+
+    def _wait_for_goodbye(self) -> None:
+        while self._inbox.get().kind is not Kind.CLOSE:
+            pass
+
+    def _say_goodbye(self) -> None:
+        error = None
+        try:
+            if self._task is not None:
+                self._task.close()
+        except BaseException as raised:  # as above
+            error = pack_error(raised)
+        self._carrier.send_summaries(everything=True)
+        self._wire.send(Kind.CLOSED, (*self._account(), error))
+
+    def _account(self) -> tuple[dict[str, Any], Any]:
+        statistics = getattr(self._task, "statistics", None)
+        return self._counts(), statistics() if callable(statistics) else None
+
+    def _counts(self) -> dict[str, Any]:
+        return {} if self._task is None else dict(self._task.counts())
+
+
+class _Goodbye(Exception):  # noqa: N818 - not an error
+    """The parent has asked the worker to end."""
+
+
+def _unpack_task(data: pa.Buffer | None, name: str) -> Task:
+    assert data is not None
+    try:
+        task: Task = pickle.loads(data)  # from our own parent
+    except Exception as error:
+        raise PlanError(
+            f"stage {name!r}: its worker process cannot rebuild the functions and objects sent to it "
+            f"({type(error).__name__}: {error}). Modules they come from must be importable there: install the package, "
+            "or put its folder on PYTHONPATH"
+        ) from error
+    return task
+
+
+def main(parent_pid: int, socket_fd: int, crash_fd: int) -> None:
+    """Run a worker over an inherited socket; returns when the parent has closed it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends us in good order
+    die_with_parent(parent_pid)
+    for fd in (socket_fd, crash_fd):
+        os.set_inheritable(fd, False)
+    faulthandler.enable(open(crash_fd, "wb", closefd=False))  # noqa: SIM115 - stays open as long as the process
+    wire = Wire(socket.socket(fileno=socket_fd))
+    # A fork that the user's code makes must not write into the middle of our frames, nor keep the socket open.
+    os.register_at_fork(after_in_child=wire.close)
+    Worker(wire).run()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
