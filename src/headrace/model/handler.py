@@ -40,9 +40,7 @@ class ModelHandler(ABC, Generic[ModelT]):
         """Load and return the model; called once a host, in the thread or process that will run it."""
 
     @abstractmethod
-    def run_inference(
-        self, batch: Any, model: ModelT, inference_args: Mapping[str, Any] | None = None
-    ) -> Any:
+    def run_inference(self, batch: Any, model: ModelT, inference_args: Mapping[str, Any] | None = None) -> Any:
         """Answer a batch of at least one row. `inference_args` may be left out of your signature if you take none."""
 
     @property
@@ -50,14 +48,14 @@ class ModelHandler(ABC, Generic[ModelT]):
         """What the `model_id` column says; by default the class name."""
         return type(self).__name__
 
-    def unload(self, model: ModelT) -> None:  # noqa: B027 - optional by design
+    def unload(self, model: ModelT) -> None:
         """Free what the model holds beyond memory; called once when its host closes."""
 
     def model_files(self) -> Sequence[str]:
         """List the files (paths or URLs) the model is made of; their content is part of the job's identity."""
         return ()
 
-    def check(self) -> None:  # noqa: B027 - optional by design
+    def check(self) -> None:
         """Raise a clear error if the handler cannot work here (missing file, package, device); loads nothing.
 
         Called when the plan is checked, before any data is read.
