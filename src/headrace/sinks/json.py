@@ -1,0 +1,119 @@
+"""JSON Lines: one object a line."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.sinks import folder
+from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable
+from headrace.sinks.disk import cannot_write
+from headrace.sinks.json_text import joined, json_texts
+
+if TYPE_CHECKING:
+    from io import BufferedWriter
+
+SLICE_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSink:
+    """Writes `part-00000.jsonl`, … into a folder (a path, or a URL such as s3://bucket/out).
+
+    Every row is one object with all columns of its part. How values are written says `headrace.sinks.json_text`.
+
+    >>> JsonSink("out/").name
+    'write_json(out/)'
+    """
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        return f"write_json({self.path})"
+
+    @property
+    def folder(self) -> str:
+        return self.path
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise SinkError for columns of Python objects and for names that appear twice."""
+        refuse_objects(schema, sink=self.name)
+        refuse_duplicates(schema, sink=self.name)
+
+    def open_part(self, number: int, schema: pa.Schema, staging: str) -> JsonPart:
+        return JsonPart(folder.part_name(number, "jsonl"), staging, self.path)
+
+    def publish(self, receipt: str) -> None:
+        folder.publish(receipt, folder=self.path)
+
+    def holds_late_columns(self) -> bool:
+        return True
+
+    def rewrite(self, receipt: str, schema: pa.Schema, staging: str) -> None:
+        """Do nothing: parts may differ in columns."""
+
+
+class JsonPart:
+    """One JSON Lines file being written."""
+
+    def __init__(self, name: str, staging: str, output: str) -> None:
+        self._name, self._output = name, output
+        self._path = folder.hidden_path(staging, name)
+        self._file: BufferedWriter | None = None
+        try:
+            self._file = open(self._path, "wb")  # noqa: SIM115 - closed by prepare or discard
+        except OSError as error:
+            raise cannot_write(self._where, error) from error
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        assert self._file is not None, "part is closed"
+        try:
+            for start in range(0, batch.num_rows, SLICE_ROWS):
+                self._file.write(lines(batch.slice(start, SLICE_ROWS)))
+        except OSError as error:
+            raise cannot_write(self._where, error) from error
+
+    def prepare(self) -> str:
+        assert self._file is not None, "part is closed"
+        try:
+            self._file.close()
+        except OSError as error:
+            raise cannot_write(self._where, error) from error
+        return folder.seal(self._path, folder=self._output, name=self._name).text()
+
+    def discard(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError:
+                pass  # a full disk also refuses the rest of the buffer; the file goes away anyhow
+        folder.remove_quietly(self._path)
+
+    @property
+    def _where(self) -> str:
+        return os.path.join(self._output, self._name)
+
+
+def lines(batch: pa.RecordBatch) -> pa.Buffer | bytes:
+    """Return the rows as JSON Lines.
+
+    >>> bytes(lines(pa.record_batch({"id": [1, 2], "x": ["a", None]})))
+    b'{"id": 1, "x": "a"}\\n{"id": 2, "x": null}\\n'
+    """
+    if batch.num_rows == 0:
+        return b""
+    if batch.num_columns == 0:
+        return b"{}\n" * batch.num_rows
+    pieces: list[pa.Array | str] = []
+    for i, (name, column) in enumerate(zip(batch.schema.names, storable(batch).columns, strict=True)):
+        pieces += [("{" if i == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", json_texts(column)]
+    rows = joined(*pieces, "}\n", null="null")
+    # The lines lie one behind the other in the array's data: the file's bytes without another copy.
+    offsets = pa.Array.from_buffers(pa.int64(), len(rows) + 1, [None, rows.buffers()[1]], offset=rows.offset)
+    first, last = offsets[0].as_py(), offsets[len(rows)].as_py()
+    return rows.buffers()[2].slice(first, last - first)
