@@ -26,6 +26,8 @@ class Channel:
         self._held = 0
         self._producers = producers
         self._cancelled = False
+        self.discarding = False
+        """Set when the consumer has had enough: what is put is dropped from then on."""
         self._changed = threading.Condition()
 
     def put(self, block: Block) -> None:
@@ -40,6 +42,8 @@ class Channel:
                 self._changed.wait()
             if self._cancelled:
                 raise Cancelled
+            if self.discarding:
+                return
             self._blocks.append(block)
             self._held += size
             self._changed.notify_all()
@@ -76,6 +80,14 @@ class Channel:
         """Say that one producer is done."""
         with self._changed:
             self._producers -= 1
+            self._changed.notify_all()
+
+    def discard(self) -> None:
+        """Drop what is queued and whatever comes: the consumer has had enough."""
+        with self._changed:
+            self.discarding = True
+            self._blocks.clear()
+            self._held = 0
             self._changed.notify_all()
 
     def cancel(self) -> None:

@@ -1,0 +1,271 @@
+"""One execution of a plan on this machine, from checking the outputs to the last part."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from headrace.engine.inputs import changes, refuse
+from headrace.engine.output_stage import CollectStage
+from headrace.engine.read_stage import ReadStage
+from headrace.engine.state import RunState
+from headrace.engine.wiring import Wiring
+from headrace.errors import BalanceError, HeadraceError, RunError, TooManyFailuresError
+from headrace.metrics.statistics import RunStatistics
+from headrace.plan.graph import Plan, UnitMap
+from headrace.plan.nodes import Read, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headrace.engine.commit.committer import Committer
+    from headrace.engine.options import ExecutionOptions
+    from headrace.engine.wiring import Wired
+    from headrace.records.block import Block
+    from headrace.sources.source import Split
+
+POLL_SECS = 0.2
+"""How often the waiting caller looks up, so that Ctrl-C is heard on every platform."""
+
+
+class Execution:
+    """Runs a plan once: `start()`, then `wait()` or `blocks()`, and always `close()`."""
+
+    def __init__(self, plan: Plan, options: ExecutionOptions) -> None:
+        self._plan, self._options = plan, options
+        self._state = RunState()
+        self._committers: dict[int, Committer] = {}
+        self._splits: dict[int, Sequence[Split]] = {}
+        self._bases: Mapping[int, int] = {}
+        self._wired: Wired | None = None
+        self._began = time.perf_counter()
+        self._ended: float | None = None
+        self._memory = _PeakMemory()
+        self._closed = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Look at the input, open the outputs, check that both are this job's, and start the stages.
+
+        Raises:
+            SourceError, SinkError: before anything is written.
+        """
+        for read in self._plan.reads():
+            found = list(read.source.splits())
+            if read.shuffle_seed is not None:
+                found = _shuffled(found, read.shuffle_seed)
+            self._splits[id(read)] = found
+        units = UnitMap(self._plan, {key: len(found) for key, found in self._splits.items()})
+        self._bases = units.base
+        try:
+            for output in self._plan.outputs:
+                if isinstance(output, Write):
+                    self._open(output, units)
+        except BaseException:
+            self._abort()
+            raise
+        wiring = Wiring(
+            self._plan,
+            self._state,
+            self._options,
+            splits=self._splits,
+            committers=self._committers,
+            on_split=self._note_split,
+        )
+        self._wired = wiring.build()
+        for stage in self._wired.stages:
+            stage.start()
+
+    def wait(self) -> None:
+        """Wait for the end; raise the error that stopped the run, if one did.
+
+        Raises:
+            HeadraceError: the run failed.
+        """
+        while not self._state.wait(POLL_SECS):
+            self._memory.look()
+            if self._state.stopping.is_set():
+                self._state.join()
+                break
+        self._end()
+        self._raise_error()
+        self._check_balance()
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the collected blocks in order, then do as `wait()`; leaving early stops the run."""
+        assert self._wired is not None
+        (collect,) = self._wired.of_kind(CollectStage)
+        from headrace.engine.channel import Cancelled
+
+        with suppress(Cancelled):
+            yield from collect.blocks()
+        self.wait()
+
+    def stop(self) -> None:
+        """Stop all stages; what is complete is made durable."""
+        self._state.stop()
+        self._state.join()
+        self._end()
+
+    def close(self) -> None:
+        """Let everything go; after an error or a stop, unfinished parts are discarded and finished rows kept."""
+        if self._closed:
+            return
+        self._closed = True
+        if not self._state.wait(0):
+            self.stop()
+        self._abort()
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> RunStatistics:
+        """Return a snapshot."""
+        self._memory.look()
+        wired = self._wired
+        stages = () if wired is None else wired.stages
+        return RunStatistics(
+            elapsed_secs=(self._ended or time.perf_counter()) - self._began,
+            done=self._ended is not None,
+            peak_memory_bytes=self._memory.peak_bytes,
+            sources=tuple(stage.source_statistics() for stage in stages if isinstance(stage, ReadStage)),
+            stages=tuple(stage.statistics() for stage in stages if stage.stage.kind != "output"),
+            sinks=tuple(committer.statistics() for committer in self._committers.values()),
+        )
+
+    # -- outputs ---------------------------------------------------------------------------------------------------
+
+    def _open(self, output: Write, units: UnitMap) -> None:
+        from headrace.engine.commit.committer import Committer
+        from headrace.engine.identity import identity_of
+
+        committer = Committer(
+            output.sink,
+            identity=identity_of(self._plan, output),
+            units=units.at(output),
+            if_exists=output.if_exists,
+            dead_letters=self._options.dead_letters,
+            target_part_bytes=output.target_part_bytes,
+            rows_per_part=output.rows_per_part,
+        )
+        committer.open()
+        self._committers[id(output)] = committer
+        self._compare_input(output, committer, units)
+
+    def _compare_input(self, output: Write, committer: Committer, units: UnitMap) -> None:
+        """Refuse to go on where the input changed since the output was begun, else record it."""
+        from headrace.engine.commit.journal import SplitRecord
+
+        present = {unit.split for unit in units.at(output)}
+        numbered = []
+        for read in self._plan.reads():
+            base = self._bases[id(read)]
+            numbered.extend((base + i, split, read) for i, split in enumerate(self._splits[id(read)]))
+        behind = [(number, split) for number, split, _ in numbered if number in present]
+        sources = {number: read.source for number, _, read in numbered}
+        recorded = {record.number: record for record in committer.splits()}
+        if recorded:
+            found = changes(
+                recorded,
+                behind,
+                version=lambda number, split: sources[number].version(split),
+                fingerprint=lambda number, split: sources[number].fingerprint(split),
+            )
+            if found:
+                raise refuse(found, output=output.sink.name, rows_done=committer.done.rows)
+        committer.record_splits(
+            SplitRecord(number=n, label=s.label, version=sources[n].version(s), fingerprint=None)
+            for n, s in behind
+            if n not in recorded
+        )
+
+    def _note_split(self, read: Read, split: Split) -> None:
+        """Record a split's digest before its rows are read, so that a touched file can be told from a changed one."""
+        from headrace.engine.commit.journal import SplitRecord
+
+        if not self._committers:
+            return
+        number = self._bases[id(read)] + self._index_of(read, split)
+        record = SplitRecord(
+            number=number,
+            label=split.label,
+            version=read.source.version(split),
+            fingerprint=read.source.fingerprint(split),
+        )
+        for committer in self._committers.values():
+            committer.record_splits([record])
+
+    def _index_of(self, read: Read, split: Split) -> int:
+        if read.shuffle_seed is None:
+            return split.number
+        return next(i for i, s in enumerate(self._splits[id(read)]) if s.number == split.number)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        if self._ended is None:
+            self._ended = time.perf_counter()
+            self._memory.look()
+
+    def _abort(self) -> None:
+        for committer in self._committers.values():
+            committer.abort()
+
+    def _raise_error(self) -> None:
+        error = self._state.error
+        if error is None:
+            return
+        if isinstance(error, HeadraceError):
+            raise error
+        if isinstance(error, MemoryError):
+            raise RunError("out of memory; use smaller batches (max_batch_size) or fewer replicas") from error
+        raise RunError(
+            f"the run failed inside Headrace ({type(error).__name__}: {error}); this is a bug, please report it"
+        ) from error
+
+    def _check_balance(self) -> None:
+        """Check that every row is accounted for, and that not all of them failed."""
+        assert self._wired is not None
+        for stage in self._wired.stages:
+            for name, counts in stage.step_counts().items():
+                fans_out = any(step.name == name and step.fans_out for step in stage.stage.steps)
+                lost = counts.rows_in - counts.rows_out - counts.filtered - counts.failed
+                if lost and not fans_out and not stage.outlet.unwanted:
+                    raise BalanceError(
+                        f"step {name!r} got {counts.rows_in} rows and accounts for {counts.rows_in - lost}; "
+                        "this is a bug in Headrace, please report it"
+                    )
+                if counts.failed and not counts.rows_out and not counts.filtered and counts.failed == counts.rows_in:
+                    raise TooManyFailuresError(
+                        f"step {name!r}: all {counts.failed} rows failed; the dead letters tell why"
+                    )
+
+
+class _PeakMemory:
+    """The largest resident memory seen of this process and its workers."""
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._process = psutil.Process()
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Look at the memory now."""
+        with self._lock:
+            total = self._process.memory_info().rss
+            for child in self._process.children(recursive=True):
+                with suppress(psutil.Error):
+                    total += child.memory_info().rss
+            self.peak_bytes = max(self.peak_bytes, total)
+
+
+def _shuffled(splits: list[Split], seed: int) -> list[Split]:
+    import random
+
+    mixed = list(splits)
+    random.Random(seed).shuffle(mixed)  # noqa: S311 - an order, not a secret
+    return mixed

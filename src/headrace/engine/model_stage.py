@@ -1,0 +1,327 @@
+"""Model stages: rows of many blocks go into batches of the model's size, and come back to their blocks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.failing import where
+from headrace.engine.join import joined
+from headrace.engine.predict import batch_block
+from headrace.engine.stage_run import StageRun
+from headrace.engine.steps import with_column
+from headrace.engine.task import StepCounts
+from headrace.errors import StageError
+from headrace.model.batching import Batcher
+from headrace.records.cutter import Pieces
+from headrace.records.types import conform, unify_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.engine.channel import Channel, Gate
+    from headrace.engine.clock import StageClock
+    from headrace.engine.outlet import Outlet
+    from headrace.engine.predict import PredictTask
+    from headrace.engine.state import RunState
+    from headrace.engine.task import Task
+    from headrace.metrics.statistics import ModelStatistics
+    from headrace.model.batching import Piece
+    from headrace.plan.nodes import RunInference
+    from headrace.plan.stages import Stage
+    from headrace.records.block import Block
+
+EMIT_SECS = 0.05
+"""Answers are sent on at least this often, so that what is finished is soon durable, but not row by row."""
+
+LOADING_BUDGET_BYTES = 256 * 2**20
+"""Room in the inbox while the model loads, so that reading goes on meanwhile."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block whose rows are in the batcher or in the model."""
+
+    block: Block
+    pieces: Pieces
+    taken: int = 0
+
+
+@dataclass(slots=True)
+class _Share:
+    """The part of a batch that comes from one block, already cut out as a piece of its cover."""
+
+    piece: Block
+
+
+class ModelStage(StageRun):
+    """Batches rows across blocks, runs the model, and sends each row on under its own identity."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        state: RunState,
+        outlet: Outlet,
+        inbox: Channel,
+        *,
+        node: RunInference,
+        name: str,
+        on_error: str,
+        gate: Gate,
+        shared_task: PredictTask,
+        make_process: Callable[[str], Task] | None,
+        make_steps: Callable[[], Task],
+    ) -> None:
+        super().__init__(stage, state, outlet, inbox)
+        self._node, self._name, self._on_error, self._gate = node, name, on_error, gate
+        self._batcher = Batcher(node.spec.limits)
+        self._admission = threading.Lock()
+        self._observed: deque[tuple[int, float]] = deque()
+        """Costs of answered batches, for whoever asks the batcher next."""
+        self._open: dict[int, _Open] = {}
+        self._opened = 0
+        self._ended = False
+        self._task = shared_task
+        self._make_process = make_process
+        self._make_steps = make_steps
+        self._loading = threading.Lock()
+        self._loaded = False
+        self._users = stage.replicas
+        self._budget = inbox.budget_bytes
+        self._row_counts = StepCounts()
+
+    def work(self, number: int, clock: StageClock) -> None:
+        """Take batches until the input ends."""
+        steps, task = self._make_steps(), None
+        with self._lock:
+            self._tasks.append(steps)
+        steps.open()
+        outgoing = _Outgoing(self, steps, clock)
+        try:
+            while (batch := self._next(clock, outgoing)) is not None:
+                if task is None:
+                    task = self._loaded_task(number)
+                self._answer(task, batch, outgoing)
+            outgoing.flush()
+        finally:
+            self._release(task)
+            steps.close()
+
+    # -- rows in ---------------------------------------------------------------------------------------------------
+
+    def _next(self, clock: StageClock, outgoing: _Outgoing) -> list[_Share] | None:
+        """Return the next batch; None at the end of the input. One replica at a time waits for rows."""
+        if not self._admission.acquire(blocking=False):
+            outgoing.flush()
+            self._admission.acquire()
+        try:
+            while True:
+                now = time.monotonic()
+                while self._observed:
+                    self._batcher.observe(*self._observed.popleft())
+                flush = self._ended or (self._gate.closed and self.inbox is not None and self.inbox.fill() == 0)
+                if (pieces := self._batcher.take(now, flush=flush)) is not None:
+                    return self._shares(pieces)
+                if self._ended:
+                    return None
+                outgoing.flush()
+                self._admit(clock, now)
+                if self.outlet.unwanted:
+                    assert self.inbox is not None
+                    self.inbox.discard()
+        finally:
+            self._admission.release()
+
+    def _admit(self, clock: StageClock, now: float) -> None:
+        """Take one block in, or note that the time for a batch has come."""
+        due = self._batcher.wait_until(now)
+        timeout = None if due is None else max(0.0, due - now)
+        if self._gate.closed or (self._batcher.waiting_rows and timeout is None):
+            timeout = min(0.05, timeout) if timeout is not None else 0.05
+        try:
+            block = self.receive(clock, timeout)
+        except TimeoutError:
+            return
+        if block is None:
+            self._ended = True
+            return
+        if block.num_rows == 0:
+            # A call for no rows is never made; the block passes for its cover and its failures.
+            self.emit(self._unanswered(block), clock)
+            return
+        assert self.inbox is not None
+        if not self._loaded:
+            self.inbox.budget_bytes = max(self._budget, LOADING_BUDGET_BYTES)
+        self._opened += 1
+        self._open[self._opened] = _Open(block, Pieces(block))
+        self._row_counts.rows_in += block.num_rows
+        self._batcher.add(self._opened, block.num_rows, time.monotonic())
+
+    def _shares(self, pieces: Sequence[Piece]) -> list[_Share]:
+        """Cut the rows of a batch out of their blocks."""
+        shares = []
+        for piece in pieces:
+            opened = self._open[piece.source]
+            block, last = opened.block, piece.first + piece.count
+            ordinals = None if block.ordinals is None else block.ordinals[piece.first : last]
+            rows = block.batch.slice(piece.first, piece.count)
+            shares.append(_Share(opened.pieces.piece(rows, ordinals, (), before=last)))
+            if last >= block.num_rows:
+                del self._open[piece.source]
+        return shares
+
+    def _unanswered(self, block: Block) -> Block:
+        if not block.batch.schema.names:
+            return block
+        spec = self._node.spec
+        names = [spec.output] if isinstance(spec.output, str) else list(spec.output.values())
+        batch = block.batch
+        for name in names:
+            if name not in batch.schema.names:
+                batch = with_column(batch, name, pa.nulls(0))
+        if spec.model_id_column is not None:
+            batch = with_column(batch, spec.model_id_column, pa.array([], pa.dictionary(pa.int32(), pa.string())))
+        return block.with_batch(batch)
+
+    # -- the model -------------------------------------------------------------------------------------------------
+
+    def _loaded_task(self, number: int) -> Task:
+        """Return this replica's task with its model loaded; threads share one, and wait while it loads."""
+        if self._make_process is not None:
+            task = self._make_process(f"{self._name}#{number}")
+            task.open()
+            self._model_is_ready()
+            return task
+        with self._loading:
+            if not self._loaded:
+                self._task.open()
+        self._model_is_ready()
+        return self._task
+
+    def _model_is_ready(self) -> None:
+        self._loaded = True
+        assert self.inbox is not None
+        self.inbox.budget_bytes = self._budget
+
+    def _release(self, task: Task | None) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._users == 0
+        if task is not None and task is not self._task:
+            task.close()
+        elif last:
+            self._task.close()
+
+    def _answer(self, task: Task, shares: list[_Share], outgoing: _Outgoing) -> None:
+        """Run one batch and send its rows on."""
+        batch = _concatenated([share.piece.batch for share in shares])
+        started = time.perf_counter()
+        answered = next(iter(task.process(batch_block(batch))))
+        seconds = time.perf_counter() - started
+        if not answered.failures:
+            self._observed.append((batch.num_rows, seconds))
+        if answered.failures and self._on_error == "fail":
+            self._raise(answered, shares)
+        first = 0
+        for share in shares:
+            outgoing.add(self._settle(share.piece, answered, first))
+            first += share.piece.num_rows
+        with self._lock:
+            self._row_counts.rows_out += answered.num_rows
+            self._row_counts.failed += len(answered.failures)
+            self._row_counts.with_error += answered.errors
+            self._row_counts.seconds += seconds
+
+    def _settle(self, piece: Block, answered: Block, first: int) -> Block:
+        """Give a piece its rows of the answered batch, under the piece's own identity."""
+        last = first + piece.num_rows
+        failures = []
+        for failure in answered.failures:
+            if first <= failure.ordinal < last:
+                ordinal = piece.ordinal_of(failure.ordinal - first)
+                origin = piece.origin
+                failures.append(
+                    replace(
+                        failure,
+                        ordinal=ordinal,
+                        file=origin.file if origin else None,
+                        position=origin.row_of(ordinal) if origin else None,
+                    )
+                )
+        if answered.ordinals is None:
+            return piece.derive(answered.batch.slice(first, piece.num_rows), None, failures)
+        a, b = np.searchsorted(answered.ordinals, [first, last])
+        parents = answered.ordinals[a:b] - first
+        errors = answered.errors if first == 0 else 0
+        return piece.derive(answered.batch.slice(a, b - a), parents, failures, errors=errors)
+
+    def _raise(self, answered: Block, shares: list[_Share]) -> None:
+        failure = answered.failures[0]
+        first = 0
+        for share in shares:
+            if failure.ordinal < first + share.piece.num_rows:
+                place = where(share.piece, failure.ordinal - first)
+                break
+            first += share.piece.num_rows
+        raise StageError(
+            f"step {self._name!r} failed on {place} ({failure.error_type}: {failure.message}); "
+            "pass on_error='dead_letter' to set such rows aside and go on"
+        )
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def step_counts(self) -> Mapping[str, StepCounts]:
+        """Return the model's rows, then those of the steps behind it."""
+        return {self._name: self._row_counts, **super().step_counts()}
+
+    def model_statistics(self) -> ModelStatistics | None:
+        """Return the model's numbers and the size that the batcher aims at."""
+        known = self._task.model_statistics()
+        return None if known is None else replace(known, target_batch_rows=self._batcher.target_rows)
+
+
+class _Outgoing:
+    """One replica's answered pieces on their way out: small neighbours are joined for a moment."""
+
+    def __init__(self, stage: ModelStage, steps: Task, clock: StageClock) -> None:
+        self._stage, self._steps, self._clock = stage, steps, clock
+        self._waiting: list[Block] = []
+        self._since = 0.0
+
+    def add(self, piece: Block) -> None:
+        """Take a piece; send what waits when it is not its neighbour or has waited long enough."""
+        if self._waiting and not _adjacent(self._waiting[-1], piece):
+            self.flush()
+        if not self._waiting:
+            self._since = time.perf_counter()
+        self._waiting.append(piece)
+        if time.perf_counter() - self._since >= EMIT_SECS or piece.nbytes > 2**20:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        if not self._waiting:
+            return
+        block, self._waiting = joined(self._waiting), []
+        for out in self._steps.process(block):
+            self._stage.emit(out, self._clock)
+
+
+def _adjacent(left: Block, right: Block) -> bool:
+    return left.unit == right.unit and left.end == right.start and left.batch.schema.equals(right.batch.schema)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    if not all(batch.schema.equals(schema) for batch in batches):
+        schema = unify_schemas([batch.schema for batch in batches])
+        batches = [conform(batch, schema) for batch in batches]
+    return pa.concat_batches(batches)

@@ -1,0 +1,44 @@
+"""What may be set for one execution on the embedded engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.plan.steps import OnError
+
+CHANNEL_BYTES = 32 * 2**20
+"""Byte budget of a channel: a block or two of the usual size, so that memory does not grow with the input."""
+
+MODEL_INBOX_BYTES = 64 * 2**20
+"""Byte budget in front of a model, whose batches may want many blocks."""
+
+HELD_BYTES = 256 * 2**20
+"""Bytes that may wait in memory for their turn before reading pauses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionOptions:
+    """Options of one execution; none of them changes the result, so none counts for "the same job"."""
+
+    on_error: OnError = "fail"
+    """What happens to rows that fail, for steps that do not say otherwise."""
+    dead_letters: str | None = None
+    """Folder for dead letters; None puts them under `_dead_letters` in each output folder."""
+    cores: int = 1
+
+    @classmethod
+    def of(
+        cls, *, on_error: OnError = "fail", dead_letters: str | None = None, num_cpus: int | None = None
+    ) -> ExecutionOptions:
+        """Make options, counting the cores that this process may use when none are named."""
+        return cls(on_error=on_error, dead_letters=dead_letters, cores=num_cpus or available_cores())
+
+
+def available_cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,169 @@
+"""Limit and shuffle: steps that need the rows in the order of the input, hence one replica."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.order import Reorder
+from headrace.engine.stage_run import StageRun
+from headrace.engine.task import StepCounts
+from headrace.records.block import Block, Unit
+from headrace.records.columns import empty_columns
+from headrace.records.position import END, START, Position
+from headrace.records.types import conform, unify_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headrace.engine.channel import Channel, Gate
+    from headrace.engine.clock import StageClock
+    from headrace.engine.outlet import Outlet
+    from headrace.engine.state import RunState
+    from headrace.plan.stages import Stage
+    from headrace.records.failure import RowFailure
+
+
+class OrderedStage(StageRun):
+    """Gives blocks to `self.take` in the order of the input."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        state: RunState,
+        outlet: Outlet,
+        inbox: Channel,
+        *,
+        name: str,
+        units: Sequence[Unit],
+        gate: Gate,
+    ) -> None:
+        super().__init__(stage, state, outlet, inbox)
+        self.name = name
+        self.units = units
+        self.counts = StepCounts()
+        self._gate = gate
+
+    def work(self, number: int, clock: StageClock) -> None:
+        """Reorder, take, and send on."""
+        reorder = Reorder(self.units)
+        while (block := self.receive(clock)) is not None:
+            for ready in in_order(reorder, block, self._gate):
+                self.counts.rows_in += ready.num_rows
+                for out in self.take(ready):
+                    self.counts.rows_out += out.num_rows
+                    self.emit(out, clock)
+                if self.enough or self.outlet.unwanted:
+                    assert self.inbox is not None
+                    self.inbox.discard()
+        for out in self.rest():
+            self.counts.rows_out += out.num_rows
+            self.emit(out, clock)
+        self.counts.filtered = self.counts.rows_in - self.counts.rows_out
+
+    @property
+    def enough(self) -> bool:
+        """Whether no more input is wanted."""
+        return False
+
+    def take(self, block: Block) -> Iterator[Block]:
+        """Handle the next block in order."""
+        raise NotImplementedError
+
+    def rest(self) -> Iterator[Block]:
+        """Yield what is due at the end of the input."""
+        return iter(())
+
+    def step_counts(self) -> Mapping[str, StepCounts]:
+        """Return the one step's counts."""
+        return {self.name: self.counts}
+
+
+class LimitStage(OrderedStage):
+    """Passes the first rows on, then ends every unit."""
+
+    def __init__(self, *args: object, rows: int, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._left = rows
+        self._ended: Unit | None = None
+        self._finished = False
+
+    @property
+    def enough(self) -> bool:
+        """Whether the rows are together."""
+        return self._finished
+
+    def take(self, block: Block) -> Iterator[Block]:
+        """Pass a block on, cut where the limit falls."""
+        if self._finished:
+            return
+        if block.num_rows > self._left:
+            kept = block.cut([self._left])[0] if self._left else block.with_batch(block.batch.slice(0, 0))
+            block = replace(kept, ordinals=kept.ordinal_array())
+        self._left -= block.num_rows
+        if self._left == 0:
+            self._finished = True
+            self._ended = block.unit
+            block = replace(block, end=END)
+        yield block
+
+    def rest(self) -> Iterator[Block]:
+        """End the units behind the limit, so that sinks know that nothing more comes."""
+        if self._ended is None:
+            return
+        for unit in self.units:
+            if unit > self._ended:
+                yield Block(batch=empty_columns(0), unit=unit, start=START, end=END)
+
+
+class ShuffleStage(OrderedStage):
+    """Draws rows at random from a bounded buffer; makes an order of its own, the same for the same seed."""
+
+    def __init__(self, *args: object, seed: int, buffer_rows: int, unit: Unit, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._random = np.random.default_rng(seed)
+        self._buffer_rows = buffer_rows
+        self._unit = unit
+        self._waiting: list[pa.RecordBatch] = []
+        self._failures: list[RowFailure] = []
+        self._rows = 0
+        self._sent = 0
+
+    def take(self, block: Block) -> Iterator[Block]:
+        """Fill the buffer; whenever it is full, send half of it in random order."""
+        self._failures.extend(block.failures)
+        if block.num_rows:
+            self._waiting.append(block.batch)
+            self._rows += block.num_rows
+        while self._rows >= self._buffer_rows:
+            yield self._draw(max(1, self._buffer_rows // 2))
+
+    def rest(self) -> Iterator[Block]:
+        """Send what is left and end the unit."""
+        yield replace(self._draw(self._rows), end=END)
+
+    def _draw(self, count: int) -> Block:
+        batch = empty_columns(0)
+        if self._rows:
+            schema = unify_schemas([b.schema for b in self._waiting])
+            whole = pa.Table.from_batches([conform(b, schema) for b in self._waiting])
+            mixed = whole.take(pa.array(self._random.permutation(self._rows))).combine_chunks().to_batches()[0]
+            batch = mixed.slice(0, count)
+            self._waiting = [mixed.slice(count)] if count < self._rows else []
+            self._rows -= count
+        start: Position = (self._sent,)
+        self._sent += count
+        failures = tuple(replace(f, ordinal=start[0]) for f in self._failures)
+        self._failures = []
+        return Block(batch=batch, unit=self._unit, start=start, end=(self._sent,), failures=failures)
+
+
+def in_order(reorder: Reorder, block: Block, gate: Gate) -> Iterator[Block]:
+    """Add a block to a reorder buffer whose bytes the gate counts."""
+    held = reorder.held_bytes
+    ready = list(reorder.add(block))
+    gate.hold(reorder.held_bytes - held)
+    return iter(ready)

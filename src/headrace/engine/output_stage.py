@@ -1,0 +1,71 @@
+"""The ends of a plan: blocks to a committer, or to the caller."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.engine.channel import Channel
+from headrace.engine.order import Reorder
+from headrace.engine.ordered_stage import in_order
+from headrace.engine.outlet import Outlet
+from headrace.engine.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headrace.engine.channel import Gate
+    from headrace.engine.clock import StageClock
+    from headrace.engine.commit.committer import Committer
+    from headrace.engine.state import RunState
+    from headrace.engine.task import StepCounts
+    from headrace.plan.stages import Stage
+    from headrace.records.block import Block, Unit
+
+
+class WriteStage(StageRun):
+    """Hands blocks to the sink's committer, with those failures that are this sink's to record."""
+
+    def __init__(
+        self, stage: Stage, state: RunState, inbox: Channel, *, committer: Committer, owned_steps: frozenset[str]
+    ) -> None:
+        super().__init__(stage, state, Outlet([]), inbox)
+        self.committer = committer
+        self._owned = owned_steps
+        self.rows = 0
+
+    def work(self, number: int, clock: StageClock) -> None:
+        """Commit block after block, then publish the rest."""
+        while (block := self.receive(clock)) is not None:
+            if block.failures:
+                block = replace(block, failures=tuple(f for f in block.failures if f.stage in self._owned))
+            for piece in self.committer.done.missing(block):
+                self.rows += piece.num_rows
+                self.committer.put(piece)
+        self.committer.finish()
+
+    def step_counts(self) -> Mapping[str, StepCounts]:
+        """Sinks report for themselves."""
+        return {}
+
+
+class CollectStage(StageRun):
+    """Gives the caller's thread the blocks in the order of the input; it has no thread of its own."""
+
+    def __init__(self, stage: Stage, state: RunState, inbox: Channel, *, units: Sequence[Unit], gate: Gate) -> None:
+        super().__init__(stage, state, Outlet([]), inbox)
+        self._reorder = Reorder(units)
+        self._gate = gate
+
+    def start(self) -> None:
+        """Do nothing: the caller pulls."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield blocks in order until the input ends."""
+        assert self.inbox is not None
+        while (block := self.inbox.get()) is not None:
+            yield from in_order(self._reorder, block, self._gate)
+
+    def step_counts(self) -> Mapping[str, StepCounts]:
+        """Collecting counts nothing."""
+        return {}

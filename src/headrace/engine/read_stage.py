@@ -1,0 +1,135 @@
+"""Reading: replicas take splits in order and run the steps fused behind the source."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.engine.stage_run import StageRun
+from headrace.errors import HeadraceError, SourceError
+from headrace.metrics.statistics import SourceStatistics
+from headrace.records.block import Block, Unit
+from headrace.records.columns import empty_columns
+from headrace.records.position import END, START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from headrace.engine.channel import Gate
+    from headrace.engine.clock import StageClock
+    from headrace.engine.outlet import Outlet
+    from headrace.engine.state import RunState
+    from headrace.engine.task import Task
+    from headrace.plan.nodes import Read
+    from headrace.plan.stages import Stage
+    from headrace.sources.source import Split
+
+
+class ReadStage(StageRun):
+    """Reads the splits of one source that some sink still lacks."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        state: RunState,
+        outlet: Outlet,
+        *,
+        node: Read,
+        name: str,
+        splits: Sequence[Split],
+        base: int,
+        gate: Gate,
+        make_task: Callable[[], Task],
+        on_split: Callable[[Split], None],
+        fail: Callable[[Block], None],
+    ) -> None:
+        super().__init__(stage, state, outlet, inbox=None)
+        self._node = node
+        self._name = name
+        self._splits = splits
+        self._base = base
+        self._gate = gate
+        self._make_task = make_task
+        self._on_split = on_split
+        self._fail = fail
+        self._next = 0
+        self._take = threading.Lock()
+        self._counts = {"read": 0, "found": 0, "rows": 0, "failed": 0, "bytes": 0}
+
+    def work(self, number: int, clock: StageClock) -> None:
+        """Read one split after another."""
+        task = self._make_task()
+        self._tasks.append(task)
+        try:
+            task.open()
+            while not self.outlet.unwanted and (index := self._take_split(clock)) is not None:
+                for block in self._read(index):
+                    for piece in task.process(block):
+                        self.emit(piece, clock)
+                self._count("read", 1)
+                self._count("bytes", self._splits[index].size_bytes)
+        finally:
+            task.close()
+
+    def _take_split(self, clock: StageClock) -> int | None:
+        with clock.blocking():
+            self._gate.wait()
+        with self._take:
+            while self._next < len(self._splits):
+                index = self._next
+                self._next += 1
+                if self.outlet.needs(Unit(self._base + index)):
+                    return index
+                self._counts["found"] += 1
+        return None
+
+    def _read(self, index: int) -> Iterator[Block]:
+        split, unit = self._splits[index], Unit(self._base + index)
+        self._on_split(split)
+        try:
+            for block in up_to_end(self._node.source.read(split, columns=self._node.columns)):
+                self._count("rows", block.num_rows)
+                block = replace(block, unit=unit)
+                if block.failures:
+                    self._count("failed", len(block.failures))
+                    self._fail(block)
+                    block = replace(block, failures=tuple(replace(f, stage=self._name) for f in block.failures))
+                yield block
+                if self.outlet.unwanted:
+                    return
+        except HeadraceError:
+            raise
+        except OSError as error:
+            raise SourceError(f"{split.label} cannot be read: {error}") from error
+
+    def _count(self, key: str, delta: int) -> None:
+        with self._take:
+            self._counts[key] += delta
+
+    def source_statistics(self) -> SourceStatistics:
+        """Return a snapshot of the reading."""
+        counts = self._counts
+        return SourceStatistics(
+            name=self._node.source.name,
+            splits=len(self._splits),
+            splits_read=counts["read"],
+            splits_found_finished=counts["found"],
+            rows=counts["rows"],
+            failed=counts["failed"],
+            bytes_total=sum(split.size_bytes for split in self._splits),
+            bytes_read=counts["bytes"],
+            passed_over=getattr(self._node.source, "passed_over", lambda: 0)(),
+        )
+
+
+def up_to_end(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Let the last block of a split cover it up to its end; a split without rows gives one empty block."""
+    waiting: Block | None = None
+    for block in blocks:
+        if waiting is not None:
+            yield waiting
+        waiting = block
+    if waiting is None:
+        waiting = Block(batch=empty_columns(0), unit=Unit(0), start=START, end=END)
+    yield replace(waiting, end=END)

@@ -1,0 +1,149 @@
+"""A stage at work: its replicas, their clocks, and the closing of its outlet when the last one ends."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.engine.clock import StageClock
+from headrace.metrics.statistics import StageStatistics, StepStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.engine.channel import Channel
+    from headrace.engine.outlet import Outlet
+    from headrace.engine.state import RunState
+    from headrace.engine.task import StepCounts, Task
+    from headrace.metrics.statistics import ModelStatistics
+    from headrace.plan.stages import Stage
+    from headrace.records.block import Block
+
+
+class StageRun:
+    """Runs a stage's replicas. Kinds of stages differ in `work`, which each replica runs once."""
+
+    def __init__(self, stage: Stage, state: RunState, outlet: Outlet, inbox: Channel | None) -> None:
+        self.stage = stage
+        self.state = state
+        self.outlet = outlet
+        self.inbox = inbox
+        self._clocks: list[StageClock] = []
+        self._tasks: list[Task] = []
+        self._alive = 0
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the replicas."""
+        self._alive = self.stage.replicas
+        for number in range(self.stage.replicas):
+            self.state.spawn(lambda number=number: self._replica(number), f"{self.stage.name}#{number}")  # type: ignore[misc]
+
+    def add_replica(self) -> None:
+        """Start one more replica while others are at work."""
+        with self._lock:
+            if not self._alive:
+                return
+            number = len(self._clocks)
+            self._alive += 1
+        self.state.spawn(lambda: self._replica(number), f"{self.stage.name}#{number}")
+
+    def work(self, number: int, clock: StageClock) -> None:
+        """Do one replica's share of the stage's work."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Do what is due once, after the last replica has ended without an error."""
+
+    def emit(self, block: Block, clock: StageClock) -> None:
+        """Send a block on."""
+        with clock.blocking():
+            self.outlet.put(block)
+
+    def receive(self, clock: StageClock, timeout_secs: float | None = None) -> Block | None:
+        """Take the next block from the inbox; None at its end."""
+        assert self.inbox is not None
+        with clock.starving():
+            return self.inbox.get(timeout_secs)
+
+    def run_task(self, task: Task, clock: StageClock) -> None:
+        """Pass blocks from the inbox through a task until there are no more."""
+        with self._lock:
+            self._tasks.append(task)
+        try:
+            task.open()
+            while (block := self.receive(clock)) is not None:
+                for piece in task.process(block):
+                    self.emit(piece, clock)
+                if self.outlet.unwanted:
+                    assert self.inbox is not None
+                    self.inbox.discard()
+        finally:
+            task.close()
+
+    def _replica(self, number: int) -> None:
+        clock = StageClock()
+        self._clocks.append(clock)
+        try:
+            with clock.running():
+                self.work(number, clock)
+        except BaseException as error:
+            self.state.fail_unless_cancelled(error)
+        with self._lock:
+            self._alive -= 1
+            last = self._alive == 0
+        if last and not self.state.stopping.is_set():
+            self.finish()
+            self.outlet.close()
+
+    def step_counts(self) -> Mapping[str, StepCounts]:
+        """Sum the counts of all replicas, by step."""
+        total: dict[str, StepCounts] = {}
+        for task in list(self._tasks):
+            for name, counts in task.counts().items():
+                if name in total:
+                    total[name].add(counts)
+                else:
+                    total[name] = _copy(counts)
+        return total
+
+    def statistics(self) -> StageStatistics:
+        """Return a snapshot."""
+        sums = [clock.totals() for clock in self._clocks]
+        busy, starved, blocked = (sum(part) for part in zip(*sums, strict=True)) if sums else (0.0, 0.0, 0.0)
+        whole = (busy + starved + blocked) or 1.0
+        fans_out = {step.name: step.fans_out for step in self.stage.steps}
+        steps = tuple(
+            StepStatistics(
+                name=name,
+                rows_in=c.rows_in,
+                rows_out=c.rows_out,
+                filtered=c.filtered,
+                failed=c.failed,
+                with_error=c.with_error,
+                seconds=c.seconds,
+                fans_out=fans_out.get(name, False),
+            )
+            for name, c in self.step_counts().items()
+        )
+        return StageStatistics(
+            name=self.stage.name,
+            replicas=len(self._clocks),
+            kind="process" if self.stage.isolation == "process" else "thread",
+            steps=steps,
+            busy=busy / whole,
+            starved=starved / whole,
+            blocked=blocked / whole,
+            queue_fill=self.inbox.fill() if self.inbox is not None else 0.0,
+            model=self.model_statistics(),
+        )
+
+    def model_statistics(self) -> ModelStatistics | None:
+        """Return the model's numbers where the stage has one."""
+        return None
+
+
+def _copy(counts: StepCounts) -> StepCounts:
+    copy = type(counts)()
+    copy.add(counts)
+    return copy

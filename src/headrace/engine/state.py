@@ -1,0 +1,84 @@
+"""What the threads of one run share: the first error, the wish to stop, and who is still at work."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.engine.channel import Cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JOIN_SECS = 5.0
+"""How long a stopped run waits for its threads; one stuck in a user's function is left behind as a daemon."""
+
+
+class RunState:
+    """Starts the run's threads and stops them all at the first error."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._alive = 0
+        self._on_stop: list[Callable[[], None]] = []
+        self._done = threading.Event()
+        self.stopping = threading.Event()
+        self.error: BaseException | None = None
+
+    def on_stop(self, action: Callable[[], None]) -> None:
+        """Register what wakes or ends a part of the run when it is stopped; run at once if it is stopping already."""
+        with self._lock:
+            self._on_stop.append(action)
+        if self.stopping.is_set():
+            action()
+
+    def spawn(self, work: Callable[[], None], name: str) -> None:
+        """Run `work` in a thread; an exception in it stops the run."""
+        with self._lock:
+            self._alive += 1
+        thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def fail(self, error: BaseException) -> None:
+        """Remember the first error and stop everything."""
+        with self._lock:
+            if self.error is None:
+                self.error = error
+        self.stop()
+
+    def fail_unless_cancelled(self, error: BaseException) -> None:
+        """As `fail`, but a thread that was merely told to stop has nothing to report."""
+        if not isinstance(error, Cancelled):
+            self.fail(error)
+
+    def stop(self) -> None:
+        """Wake all waiting threads with `Cancelled`."""
+        with self._lock:
+            if self.stopping.is_set():
+                return
+            self.stopping.set()
+            actions = list(self._on_stop)
+        for action in actions:
+            action()
+
+    def wait(self, timeout_secs: float | None = None) -> bool:
+        """Wait until all threads have ended; say whether they have."""
+        return self._done.wait(timeout_secs)
+
+    def join(self) -> None:
+        """Wait a bounded time for threads to end after a stop."""
+        self._done.wait(JOIN_SECS)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.fail_unless_cancelled(error)
+        finally:
+            with self._lock:
+                self._alive -= 1
+                last = self._alive == 0
+            if last:
+                self._done.set()

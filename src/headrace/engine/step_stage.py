@@ -1,0 +1,88 @@
+"""CPU stages: replicas that pass blocks through fused steps, in threads and, where it pays, worker processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from headrace.engine.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.engine.channel import Channel
+    from headrace.engine.clock import StageClock
+    from headrace.engine.outlet import Outlet
+    from headrace.engine.state import RunState
+    from headrace.engine.task import Task
+    from headrace.plan.stages import Stage
+    from headrace.records.block import Block
+
+CPU_SECS_BEFORE_WORKERS = 2.0
+"""CPU time that a stage may use in threads before worker processes are started for it: a small job never pays for them."""
+
+GIL_SHARE = 0.6
+"""Share of one core that a stage must have been using to count as held up by the interpreter lock."""
+
+
+class StepStage(StageRun):
+    """Runs a task over the inbox; with isolation "auto" worker processes join when the work proves heavy."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        state: RunState,
+        outlet: Outlet,
+        inbox: Channel,
+        *,
+        make_task: Callable[[], Task],
+        make_process: Callable[[str], Task] | None,
+    ) -> None:
+        super().__init__(stage, state, outlet, inbox)
+        self._make_task = make_task
+        self._make_process = make_process
+        self._cpu_secs = 0.0
+        self._began = time.perf_counter()
+        self._decided = threading.Lock()
+        self._workers_wanted = stage.max_process_replicas if make_process is not None else 0
+        self._worker_numbers: set[int] = set()
+
+    def work(self, number: int, clock: StageClock) -> None:
+        """Pass blocks through one replica's task."""
+        in_process = self.stage.isolation == "process" or number >= self.stage.replicas
+        if in_process:
+            assert self._make_process is not None
+            self.run_task(self._make_process(f"{self.stage.name}#{number}"), clock)
+        else:
+            self.run_task(_Metered(self._make_task(), self), clock)
+
+    def used_cpu(self, seconds: float) -> None:
+        """Count a thread replica's CPU time, and start worker processes once it is clear that they pay."""
+        with self._decided:
+            self._cpu_secs += seconds
+            if not self._workers_wanted or self._cpu_secs < CPU_SECS_BEFORE_WORKERS:
+                return
+            if self._cpu_secs < GIL_SHARE * (time.perf_counter() - self._began):
+                self._cpu_secs, self._began = 0.0, time.perf_counter()
+                return
+            wanted, self._workers_wanted = self._workers_wanted, 0
+        # The thread replicas stay and feed the last blocks; on n cores n - 1 workers beside them keep all busy.
+        for _ in range(max(1, wanted - 1)):
+            self.add_replica()
+
+
+class _Metered:
+    """A task whose CPU time is told to its stage after each block."""
+
+    def __init__(self, task: Task, stage: StepStage) -> None:
+        self._task = task
+        self._stage = stage
+        self.open, self.counts, self.close = task.open, task.counts, task.close
+
+    def process(self, block: Block):  # type: ignore[no-untyped-def]
+        started = time.thread_time()
+        for piece in self._task.process(block):
+            self._stage.used_cpu(time.thread_time() - started)
+            yield piece
+            started = time.thread_time()

@@ -1,0 +1,249 @@
+"""From a plan to stages at work: channels, skips, and who records which failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.channel import Channel, Gate
+from headrace.engine.model_stage import ModelStage
+from headrace.engine.options import CHANNEL_BYTES, HELD_BYTES, MODEL_INBOX_BYTES
+from headrace.engine.ordered_stage import LimitStage, ShuffleStage
+from headrace.engine.outlet import Edge, Needed, Outlet
+from headrace.engine.output_stage import CollectStage, WriteStage
+from headrace.engine.predict import PredictTask
+from headrace.engine.read_stage import ReadStage
+from headrace.engine.step_stage import StepStage
+from headrace.engine.steps import StepChain
+from headrace.errors import StageError
+from headrace.plan.graph import Collect, Plan, UnitMap
+from headrace.plan.nodes import Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
+from headrace.plan.stages import fuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.engine.commit.committer import Committer
+    from headrace.engine.commit.done import Done
+    from headrace.engine.options import ExecutionOptions
+    from headrace.engine.stage_run import StageRun
+    from headrace.engine.state import RunState
+    from headrace.engine.task import Task
+    from headrace.plan.graph import AnyNode
+    from headrace.plan.stages import Stage
+    from headrace.plan.steps import OnError
+    from headrace.records.block import Block
+    from headrace.sources.source import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """The stages of a run, in plan order."""
+
+    stages: tuple[StageRun, ...]
+    gate: Gate
+
+    def of_kind(self, kind: type[Any]) -> list[Any]:
+        """Return the stages of one class."""
+        return [stage for stage in self.stages if isinstance(stage, kind)]
+
+
+class Wiring:
+    """Builds the stages of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: RunState,
+        options: ExecutionOptions,
+        *,
+        splits: Mapping[int, Sequence[Split]],
+        committers: Mapping[int, Committer],
+        on_split: Callable[[Read, Split], None],
+    ) -> None:
+        self._plan, self._state, self._options = plan, state, options
+        self._splits, self._committers, self._on_split = splits, committers, on_split
+        self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
+        self._gate = Gate(budget_bytes=HELD_BYTES)
+        state.on_stop(self._gate.cancel)
+        self._fused = fuse(plan, cores=options.cores)
+        self._inboxes: dict[int, Channel] = {}
+
+    def build(self) -> Wired:
+        """Make channels first, then stages."""
+        edges = {id(stage): self._targets(stage.tail, ()) for stage in self._fused if stage.kind != "output"}
+        producers: dict[int, int] = {}
+        for stage in self._fused:
+            if stage.kind not in ("output", "union"):
+                for target, _ in edges[id(stage)]:
+                    producers[id(target)] = producers.get(id(target), 0) + 1
+        for stage in self._fused:
+            if stage.kind not in ("read", "union"):
+                budget = MODEL_INBOX_BYTES if stage.kind == "model" else CHANNEL_BYTES
+                channel = Channel(budget_bytes=budget, producers=producers.get(id(stage.head), 0))
+                self._state.on_stop(channel.cancel)
+                self._inboxes[id(stage.head)] = channel
+        runs = [self._run(stage, edges.get(id(stage), [])) for stage in self._fused if stage.kind != "union"]
+        return Wired(stages=tuple(runs), gate=self._gate)
+
+    # -- edges -----------------------------------------------------------------------------------------------------
+
+    def _targets(self, node: AnyNode, lane: tuple[int, ...]) -> list[tuple[AnyNode, tuple[int, ...]]]:
+        """Return the stage heads that a node's blocks go to, with the lanes that unions in between add."""
+        found: list[tuple[AnyNode, tuple[int, ...]]] = []
+        for consumer, taken in self._consumers(node):
+            if isinstance(consumer, (Union, Reshuffle)):
+                found.extend(self._targets(consumer, lane + taken))
+            else:
+                found.append((consumer, lane + taken))
+        return found
+
+    def _consumers(self, node: AnyNode) -> list[tuple[AnyNode, tuple[int, ...]]]:
+        unique = {id(consumer): consumer for consumer in self._plan.consumers[id(node)]}
+        found: list[tuple[AnyNode, tuple[int, ...]]] = []
+        for consumer in unique.values():
+            if isinstance(consumer, Union):
+                found.extend((consumer, (i,)) for i, upstream in enumerate(consumer.upstreams) if upstream is node)
+            else:
+                found.append((consumer, ()))
+        return found
+
+    def _views(self, node: AnyNode) -> list[tuple[Done, tuple[int, ...]]] | None:
+        """Return the sinks behind a node with the lanes on the way; None where a node in between needs every row."""
+        if isinstance(node, Write):
+            return [(self._committers[id(node)].done, ())]
+        if isinstance(node, (Limit, Shuffle, Collect)):
+            return None
+        found: list[tuple[Done, tuple[int, ...]]] = []
+        for consumer, taken in self._consumers(node):
+            behind = self._views(consumer)
+            if behind is None:
+                return None
+            found.extend((done, taken + lane) for done, lane in behind)
+        return found
+
+    def _outlet(self, targets: Sequence[tuple[AnyNode, tuple[int, ...]]]) -> Outlet:
+        return Outlet([Edge(self._inboxes[id(node)], lane, self._needed(node, lane)) for node, lane in targets])
+
+    def _needed(self, node: AnyNode, lane: tuple[int, ...]) -> Needed:
+        views = self._views(node)
+        return Needed(None if views is None else [(done, lane + behind) for done, behind in views])
+
+    # -- stages ----------------------------------------------------------------------------------------------------
+
+    def _run(self, stage: Stage, targets: Sequence[tuple[AnyNode, tuple[int, ...]]]) -> StageRun:
+        outlet = self._outlet(targets)
+        head = stage.head
+        if isinstance(head, Read):
+            return ReadStage(
+                stage,
+                self._state,
+                outlet,
+                node=head,
+                name=self._plan.name_of(head),
+                splits=self._splits[id(head)],
+                base=self._units.base[id(head)],
+                gate=self._gate,
+                make_task=self._steps(stage),
+                on_split=partial(self._on_split, head),
+                fail=partial(self._refuse_unreadable, self._plan.name_of(head)),
+            )
+        inbox = self._inboxes[id(head)]
+        if isinstance(head, RunInference):
+            return self._model(stage, outlet, inbox, head)
+        if isinstance(head, (Limit, Shuffle)):
+            return self._ordered(stage, outlet, inbox, head)
+        if isinstance(head, Write):
+            owned = self._owned_steps(head)
+            return WriteStage(
+                stage, self._state, inbox, committer=self._committers[id(head)], owned_steps=owned
+            )
+        if isinstance(head, Collect):
+            return CollectStage(stage, self._state, inbox, units=self._units.at(head), gate=self._gate)
+        return StepStage(
+            stage,
+            self._state,
+            outlet,
+            inbox,
+            make_task=self._steps(stage),
+            make_process=None if stage.isolation == "thread" else self._in_process(self._steps(stage)),
+        )
+
+    def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
+        name = self._plan.name_of(head)
+        on_error: OnError = head.on_error or self._options.on_error
+        make = partial(PredictTask, head.spec, name, on_error)
+        return ModelStage(
+            stage,
+            self._state,
+            outlet,
+            inbox,
+            node=head,
+            name=name,
+            on_error=on_error,
+            gate=self._gate,
+            shared_task=make(),
+            make_process=self._in_process(make) if stage.isolation == "process" else None,
+            make_steps=self._steps(stage),
+        )
+
+    def _ordered(self, stage: Stage, outlet: Outlet, inbox: Channel, head: Limit | Shuffle) -> StageRun:
+        common: dict[str, Any] = {
+            "name": self._plan.name_of(head),
+            "units": self._units.at(head.upstream),
+            "gate": self._gate,
+        }
+        if isinstance(head, Limit):
+            return LimitStage(stage, self._state, outlet, inbox, rows=head.rows, **common)
+        (unit,) = self._units.at(head)
+        return ShuffleStage(
+            stage, self._state, outlet, inbox, seed=head.seed, buffer_rows=head.buffer_rows, unit=unit, **common
+        )
+
+    def _steps(self, stage: Stage) -> Callable[[], Task]:
+        return partial(StepChain, stage.steps, self._options.on_error)
+
+    def _in_process(self, make_task: Callable[[], Task]) -> Callable[[str], Task]:
+        def make(name: str) -> Task:
+            from headrace.engine.processes.replica import ProcessReplica
+
+            replica = ProcessReplica(make_task(), name=name)
+            self._state.on_stop(replica.kill)
+            return replica
+
+        return make
+
+    # -- failures --------------------------------------------------------------------------------------------------
+
+    def _owned_steps(self, output: Write) -> frozenset[str]:
+        """Name the steps whose failures this sink records: each step belongs to the first sink that sees all its rows."""
+        owned = set()
+        for node in self._plan.nodes:
+            owners = self._sinks_behind(node)
+            if owners and owners[0] is output:
+                owned.add(self._plan.name_of(node))
+        return frozenset(owned)
+
+    def _sinks_behind(self, node: AnyNode) -> list[Write]:
+        """Return the sinks behind a node, those first that no limit cuts off."""
+        whole: list[Write] = []
+        limited: list[Write] = []
+        stack: list[tuple[AnyNode, bool]] = [(node, False)]
+        while stack:
+            at, cut = stack.pop()
+            if isinstance(at, Write):
+                (limited if cut else whole).append(at)
+            stack.extend((c, cut or (isinstance(at, Limit) and at is not node)) for c, _ in self._consumers(at))
+        order = {id(output): i for i, output in enumerate(self._plan.outputs)}
+        return sorted(whole, key=lambda w: order[id(w)]) + sorted(limited, key=lambda w: order[id(w)])
+
+    def _refuse_unreadable(self, name: str, block: Block) -> None:
+        """End the run at a row that cannot be read, under on_error="fail"."""
+        if self._options.on_error == "fail":
+            failure = block.failures[0]
+            place = f"row {failure.position} of {failure.file}" if failure.file else f"row {failure.ordinal}"
+            raise StageError(
+                f"step {name!r} cannot read {place} ({failure.message}); "
+                "pass on_error='dead_letter' to set such rows aside and go on"
+            )
