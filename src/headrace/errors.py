@@ -126,6 +126,9 @@ class RunError(HeadraceError):
 class StageError(RunError):
     """A row or batch failed in a stage whose `on_error` is "fail"."""
 
+    row: int | None = None
+    """The row's number within the batch that the raiser was given, where one row is to blame."""
+
 
 class TooManyFailuresError(RunError):
     """So many rows fail that going on is pointless."""
