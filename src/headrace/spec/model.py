@@ -1,0 +1,330 @@
+"""The shape of pipeline.yaml: what keys there are, of what kind, within what bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+
+from headrace.errors import HeadraceError
+
+
+class SpecModel(BaseModel):
+    """A mapping of the file: unknown keys and values of another kind are errors, never silently mended."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    def options(self, *without: str) -> dict[str, Any]:
+        """Return the values that the file gives, as keyword arguments; what it leaves out keeps its default."""
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in without}
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _check_function(reference: str) -> str:
+    from headrace.spec.reference import load_function
+
+    return _told(load_function, reference)
+
+
+def _check_handler(reference: str) -> str:
+    from headrace.spec.handlers import check_handler_name
+
+    return _told(check_handler_name, reference)
+
+
+def _told(check: Any, reference: str) -> str:
+    """Turn our own errors into those that pydantic collects."""
+    try:
+        check(reference)
+    except HeadraceError as error:
+        raise ValueError(str(error)) from error
+    return reference
+
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+Texts: TypeAlias = Annotated[
+    list[str], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
+]
+"""One text or a list of them."""
+Function: TypeAlias = Annotated[
+    str, AfterValidator(_check_function), Field(description="module:function", pattern=r"^[^:]+:[^:]+$")
+]
+Functions: TypeAlias = Annotated[
+    list[Function], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
+]
+Handler: TypeAlias = Annotated[str, AfterValidator(_check_handler)]
+OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
+Isolation: TypeAlias = Literal["auto", "thread", "process"]
+Positive: TypeAlias = Annotated[int, Field(ge=1)]
+
+
+class FileSource(SpecModel):
+    """What all sources share."""
+
+    path: Texts = Field(min_length=1, description="files, folders, patterns or URLs, one or a list")
+    storage_options: dict[str, Any] | None = None
+
+
+class TableSource(FileSource):
+    """What sources with columns share."""
+
+    columns: list[str] | None = None
+    include_path: str | None = Field(None, description="name of a column for the file that a row comes from")
+    partitioning: Literal["hive"] | None = "hive"
+
+
+class TypedSource(TableSource):
+    """What sources share whose types are found from a sample."""
+
+    dtypes: dict[str, str] | None = Field(None, description="column: type, for instance zip: string")
+    type_conflicts: Literal["error", "text"] = "error"
+
+
+class CsvSource(TypedSource):
+    """CSV files."""
+
+    type: Literal["csv"]
+    delimiter: str = Field(",", min_length=1, max_length=1)
+    null_values: list[str] | None = None
+    has_header: bool = True
+    column_names: list[str] | None = None
+    encoding: str = "utf8"
+
+
+class JsonSource(TypedSource):
+    """JSON Lines files."""
+
+    type: Literal["json"]
+
+
+class ParquetSource(TableSource):
+    """Parquet files."""
+
+    type: Literal["parquet"]
+
+
+class TextSource(FileSource):
+    """Text files, a row a line."""
+
+    type: Literal["text"]
+
+
+class BinaryFilesSource(FileSource):
+    """Whole files as bytes."""
+
+    type: Literal["binary_files"]
+    pattern: Texts | None = None
+
+
+class ImagesSource(FileSource):
+    """Pictures."""
+
+    type: Literal["images"]
+    mode: str | None = None
+    size: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = Field(
+        None, description="[width, height] in pixels"
+    )
+
+
+Source: TypeAlias = Annotated[
+    CsvSource | JsonSource | ParquetSource | TextSource | BinaryFilesSource | ImagesSource,
+    Field(discriminator="type"),
+]
+
+
+class InferStep(SpecModel):
+    """A model over the rows."""
+
+    handler: Handler = Field(description="kind:path (sklearn:model.pkl, onnx:model.onnx, …) or module:HandlerClass")
+    args: dict[str, Any] = Field(default_factory=dict, description="options of the handler")
+    inputs: str | list[str] | dict[str, str | list[str]] | None = None
+    output: str | dict[str, str] = "prediction"
+    inference_args: dict[str, Any] | None = None
+    preprocess: Functions | None = None
+    postprocess: Functions | None = None
+    batch_size: Positive | None = None
+    min_batch_size: Positive | None = None
+    max_batch_size: Positive | None = None
+    max_batch_duration_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    concurrency: Positive | None = None
+    isolation: Isolation | None = None
+    on_error: OnError | None = None
+    name: str | None = None
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> InferStep:
+        if self.min_batch_size and self.max_batch_size and self.min_batch_size > self.max_batch_size:
+            raise ValueError(
+                f"min_batch_size ({self.min_batch_size}) must not be above max_batch_size ({self.max_batch_size})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _handler_works(self) -> InferStep:
+        from headrace.spec.handlers import make_spec_handler
+
+        try:
+            make_spec_handler(self.handler, self.args).check()
+        except HeadraceError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class FunctionStep(SpecModel):
+    """A function over rows."""
+
+    function: Function
+    args: dict[str, Any] = Field(default_factory=dict, description="arguments of the class's constructor")
+    concurrency: Positive | None = None
+    isolation: Isolation | None = None
+    on_error: OnError | None = None
+    name: str | None = None
+
+
+class MapBatchesStep(FunctionStep):
+    """A function over batches of rows."""
+
+    batch_format: Literal["rows", "numpy", "pandas", "pyarrow"] | None = None
+    batch_size: Positive | None = None
+    row_wise: bool | None = None
+
+
+class AddColumnStep(FunctionStep):
+    """A column worked out from each row."""
+
+    column: str
+
+
+class ApplyStep(SpecModel):
+    """A function from Dataset to Dataset."""
+
+    function: Function
+
+
+class ShuffleStep(SpecModel):
+    """Rows in random order."""
+
+    seed: int
+    buffer_rows: Positive | None = None
+
+
+class Step(SpecModel):
+    """One step: a mapping with one key, the step's kind."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    infer: InferStep | None = None
+    map: FunctionStep | None = None
+    map_batches: MapBatchesStep | None = None
+    filter: FunctionStep | None = None
+    flat_map: FunctionStep | None = None
+    add_column: AddColumnStep | None = None
+    select: Texts | None = None
+    drop: Texts | None = None
+    rename: dict[str, str] | None = None
+    limit: Annotated[int, Field(ge=0)] | None = None
+    random_shuffle: ShuffleStep | None = None
+    apply: ApplyStep | None = None
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Step:
+        given = [name for name in type(self).model_fields if name in self.model_fields_set]
+        if len(given) != 1:
+            found = f"this one has {' and '.join(given)}" if given else "this one has none"
+            raise ValueError(f"a step has one key, its kind; {found}")
+        if self.value is None:
+            raise ValueError(f"{given[0]} is empty; say what it should do")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The step's one key."""
+        return next(iter(self.model_fields_set))
+
+    @property
+    def value(self) -> Any:
+        """What stands under the step's key."""
+        return getattr(self, self.kind)
+
+
+class FileSink(SpecModel):
+    """What all sinks share."""
+
+    path: str = Field(min_length=1, description="folder or URL")
+    if_exists: Literal["resume", "overwrite", "fail"] | None = None
+    target_part_bytes: Positive | None = None
+    rows_per_part: Positive | None = None
+
+
+class CsvSink(FileSink):
+    """CSV files."""
+
+    type: Literal["csv"]
+
+
+class JsonSink(FileSink):
+    """JSON Lines files."""
+
+    type: Literal["json"]
+
+
+class ParquetSink(FileSink):
+    """Parquet files."""
+
+    type: Literal["parquet"]
+
+
+Sink: TypeAlias = Annotated[CsvSink | JsonSink | ParquetSink, Field(discriminator="type")]
+
+
+class DeadLetters(SpecModel):
+    """Where failed rows go."""
+
+    path: str = Field(min_length=1, description="folder")
+
+
+class Run(SpecModel):
+    """How the whole is run."""
+
+    on_error: OnError | None = None
+
+
+class PipelineSpec(SpecModel):
+    """A pipeline: one source, steps in their order, one sink or several."""
+
+    source: Source
+    steps: list[Step] = Field(default_factory=list)
+    sink: Sink | None = None
+    sinks: Annotated[list[Sink], Field(min_length=1)] | None = None
+    dead_letters: DeadLetters | None = None
+    run: Run = Run()
+
+    @model_validator(mode="after")
+    def _dead_letters_are_used(self) -> PipelineSpec:
+        modes = [step.value.on_error for step in self.steps if hasattr(step.value, "on_error")]
+        if self.dead_letters and self.run.on_error not in (None, "dead_letter") and "dead_letter" not in modes:
+            raise ValueError(
+                f"dead_letters would stay empty, since run.on_error is {self.run.on_error!r}; make it 'dead_letter'"
+            )
+        return self
+
+    @property
+    def all_sinks(self) -> list[CsvSink | JsonSink | ParquetSink]:
+        """The sinks, however they are given."""
+        return self.sinks if self.sinks is not None else [self.sink] if self.sink is not None else []
+
+    @property
+    def on_error(self) -> OnError | None:
+        """What happens to rows that fail: naming a place for dead letters asks for them."""
+        return self.run.on_error or ("dead_letter" if self.dead_letters else None)
