@@ -1,0 +1,1 @@
+"""Programs that show how Headrace is used; each runs on its own with `python -m examples.NAME`."""
