@@ -298,6 +298,7 @@ class Run(SpecModel):
     """How the whole is run."""
 
     on_error: OnError | None = None
+    num_cpus: Positive | None = None
 
 
 class PipelineSpec(SpecModel):

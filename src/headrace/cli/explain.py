@@ -1,0 +1,29 @@
+"""`headrace explain`: what a pipeline would do."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.outcome import checking, debuggable
+from headrace.cli.running import show_plan
+
+EPILOG = """\b
+Examples:
+  headrace explain pipeline.yaml
+  headrace explain pipeline.yaml --json
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", metavar="FILE")
+@click.option("--set", "settings", multiple=True, metavar="KEY.KEY=VALUE", help="Replace a value of the file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@debuggable
+def explain(file: str, settings: tuple[str, ...], as_json: bool) -> int:
+    """Show the stages of FILE's pipeline and the columns after each step; run nothing."""
+    from headrace.spec.jobs import build_jobs
+    from headrace.spec.load import load_spec
+
+    with checking():
+        spec = load_spec(file, settings=settings)
+        return show_plan(build_jobs(spec, file=file), num_cpus=spec.run.num_cpus, as_json=as_json)

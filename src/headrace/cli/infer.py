@@ -1,0 +1,203 @@
+"""`headrace infer`: a model over files, without a line of code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.outcome import checking, debuggable
+from headrace.cli.running import reporting, run_jobs, show_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.dataset import Dataset, Job
+
+EPILOG = """\b
+MODEL is KIND:PATH; `headrace handlers` lists the kinds. INPUT is files, folders, patterns in quotes, or URLs;
+their format is told by their names. A run that was stopped goes on where it was with the same command.
+
+\b
+Examples:
+  headrace infer sklearn:model.pkl 'data/*.csv' --inputs age,spend --output-column churn -o out/
+  headrace infer onnx:model.onnx photos/ -o out/ --format json --on-error dead_letter
+  headrace infer python:mymodule:MyHandler reviews.jsonl --inputs text --keep id -o out/
+  headrace infer sklearn:model.pkl in.csv --option method=predict_proba --limit 1000 -o try/
+"""
+
+FORMATS = ("csv", "json", "parquet")
+INPUT_FORMATS = ("csv", "json", "parquet", "text", "images", "binary_files")
+
+
+def _columns(context: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
+    """Split at commas."""
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    if not all(names):
+        raise click.BadParameter(f"{value!r} has an empty column name", context, option)
+    return names
+
+
+def _settings(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """Read NAME=VALUE, where the value is YAML (8, true, [a, b], text)."""
+    if not values:
+        return {}
+    from headrace.spec.document import parse
+
+    settings = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        document = parse(text)
+        if not equals or not name or document.problems:
+            raise click.BadParameter(f"{value!r} is no NAME=VALUE", context, option)
+        settings[name] = document.data
+    return settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What `headrace infer` was asked for: its arguments and options, by their names."""
+
+    model: str
+    inputs: tuple[str, ...]
+    out: str
+    columns: list[str] | None
+    output_column: str
+    keep: list[str] | None
+    drop: list[str] | None
+    format: str
+    input_format: str | None
+    dtypes: dict[str, str]
+    batch_size: int | None
+    min_batch_size: int | None
+    max_batch_size: int | None
+    concurrency: int | None
+    isolation: str | None
+    limit: int | None
+    args: dict[str, Any]
+    options: dict[str, Any]
+    overwrite: bool
+
+
+@click.command(epilog=EPILOG)
+@click.argument("model", metavar="MODEL")
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, metavar="OUT", help="Folder or URL for the output.")
+@click.option("--inputs", "columns", callback=_columns, metavar="A,B", help="Columns that the model gets.")
+@click.option("--output-column", default="prediction", show_default=True, metavar="NAME",
+              help="Column for the answers; KEY=NAME,KEY=NAME for models that answer several values.")  # fmt: skip
+@click.option(
+    "--keep", callback=_columns, metavar="A,B", help="Columns to keep beside the answers (all, if not given)."
+)
+@click.option("--drop", callback=_columns, metavar="A,B", help="Columns to leave out of the output.")
+@click.option("--format", "format", type=click.Choice(FORMATS), default="parquet", show_default=True,
+              help="Format of the output.")  # fmt: skip
+@click.option("--input-format", type=click.Choice(INPUT_FORMATS), help="Format of the input, where names do not tell.")
+@click.option("--dtype", "dtypes", callback=_settings, multiple=True, metavar="COLUMN=TYPE",
+              help="Type of an input column, such as zip=string.")  # fmt: skip
+@click.option("--batch-size", type=click.IntRange(min=1), help="Rows a batch, always (else it is found out).")
+@click.option("--min-batch-size", type=click.IntRange(min=1), help="Fewest rows a batch, where there are as many.")
+@click.option("--max-batch-size", type=click.IntRange(min=1), help="Most rows a batch.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Batches in flight.")
+@click.option("--isolation", type=click.Choice(["thread", "process"]), help="Where the model lives.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="ROWS", help="Only the first rows, in source order.")
+@click.option("--num-cpus", type=click.IntRange(min=1), help="Cores to use (all that the process may, if not given).")
+@click.option("--arg", "args", callback=_settings, multiple=True, metavar="NAME=VALUE", help="Inference argument.")
+@click.option(
+    "--option", "options", callback=_settings, multiple=True, metavar="NAME=VALUE", help="Option of the handler."
+)
+@click.option("--on-error", type=click.Choice(["fail", "dead_letter", "null"]),
+              help="What happens when a row fails: stop, put it aside, or write nulls.")  # fmt: skip
+@click.option("--dead-letters", metavar="FOLDER", help="Where failed rows go; asks for --on-error dead_letter.")
+@click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
+@click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
+@reporting
+@debuggable
+def infer(
+    *,
+    on_error: str | None,
+    dead_letters: str | None,
+    num_cpus: int | None,
+    explain_only: bool,
+    quiet: bool,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Run MODEL over every row of INPUT... and write the rows with the answers to OUT."""
+    if dead_letters is not None and on_error not in (None, "dead_letter"):
+        raise click.UsageError(f"--dead-letters would stay empty with --on-error {on_error}")
+    with checking():
+        request = Request(**asked)
+        job = _write(_answered(_read(request), request), request)
+        if explain_only:
+            return show_plan([job], num_cpus=num_cpus, as_json=as_json)
+    on_error = on_error or ("dead_letter" if dead_letters is not None else None)
+    return run_jobs(
+        [job], quiet=quiet, as_json=as_json, on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus
+    )
+
+
+def _read(request: Request) -> Dataset:
+    import headrace as hr
+    from headrace.cli.formats import format_of, is_tab_separated
+
+    kind = request.input_format or format_of(request.inputs)
+    options: dict[str, Any] = {}
+    if request.dtypes:
+        if kind not in ("csv", "json"):
+            raise click.UsageError(f"--dtype is for csv and json; {kind} has types of its own")
+        options["dtypes"] = request.dtypes
+    if kind == "csv" and is_tab_separated(request.inputs):
+        options["delimiter"] = "\t"
+    dataset: Dataset = getattr(hr, f"read_{kind}")(list(request.inputs), **options)
+    return dataset if request.limit is None else dataset.limit(request.limit)
+
+
+def _answered(dataset: Dataset, request: Request) -> Dataset:
+    from headrace.handlers.registry import make_handler
+
+    handler = make_handler(request.model, **request.options)
+    handler.check()
+    output = _output(request.output_column)
+    given = {
+        "inputs": _inputs(request.columns),
+        "inference_args": request.args or None,
+        "batch_size": request.batch_size,
+        "min_batch_size": request.min_batch_size,
+        "max_batch_size": request.max_batch_size,
+        "concurrency": request.concurrency,
+        "isolation": request.isolation,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    answered = dataset.run_inference(handler, output=output, **chosen)
+    if request.keep is not None:
+        answers = [output] if isinstance(output, str) else list(output.values())
+        answered = answered.select([*request.keep, *answers, "model_id"])
+    return answered if request.drop is None else answered.drop(request.drop)
+
+
+def _inputs(columns: list[str] | None) -> str | list[str] | None:
+    """One column goes to the model as it is, several as a matrix."""
+    return columns[0] if columns is not None and len(columns) == 1 else columns
+
+
+def _output(text: str) -> str | dict[str, str]:
+    """Read a column's name, or names of columns by the keys of the answers.
+
+    >>> _output("churn"), _output("label=kind,score=sure")
+    ('churn', {'label': 'kind', 'score': 'sure'})
+    """
+    if "=" not in text:
+        return text
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(key and name for key, _, name in pairs):
+        raise click.UsageError(f"--output-column {text!r} is no KEY=NAME,KEY=NAME")
+    return {key.strip(): name.strip() for key, _, name in pairs}
+
+
+def _write(dataset: Dataset, request: Request) -> Job:
+    write: Callable[..., Job] = getattr(dataset, f"write_{request.format}")
+    return write(request.out, if_exists="overwrite" if request.overwrite else "resume")

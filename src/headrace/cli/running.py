@@ -1,0 +1,51 @@
+"""What commands have in common that run or explain jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.cli.outcome import FAILED_ROWS, GOOD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.dataset import Job
+    from headrace.metrics.report import Report
+
+FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
+
+
+def reporting(command: FunctionT) -> FunctionT:
+    """Add --quiet and --json to a command."""
+    quiet = click.option("-q", "--quiet", is_flag=True, help="No progress and no report; errors only.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout.")
+    return quiet(as_json(command))
+
+
+def run_jobs(jobs: Sequence[Job], *, quiet: bool, as_json: bool, **options: Any) -> int:
+    """Run jobs to their end and report; return the exit code."""
+    from headrace.dataset.job import run
+
+    given = {name: value for name, value in options.items() if value is not None}
+    report = run(*jobs, progress="none" if quiet else "auto", **given).report()
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2))
+    elif not quiet:
+        click.echo(str(report))
+    return exit_code(report)
+
+
+def exit_code(report: Report) -> int:
+    """Tell a clean run from one with failed rows, be they dead letters or nulls, of this run or an earlier one."""
+    return FAILED_ROWS if report.failed or report.dead_letters or report.with_error else GOOD
+
+
+def show_plan(jobs: Sequence[Job], *, num_cpus: int | None = None, as_json: bool = False) -> int:
+    """Print what jobs would run as one plan."""
+    from headrace.dataset.job import explain_jobs
+
+    click.echo(explain_jobs(*jobs, format="json" if as_json else "text", num_cpus=num_cpus))
+    return GOOD
