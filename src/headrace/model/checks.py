@@ -1,0 +1,109 @@
+"""Checks of a model stage before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import HeadraceError, PlanError
+from headrace.model.handler import ModelHandler, accepts_inference_args
+
+if TYPE_CHECKING:
+    from headrace.plan.nodes import BatchLimits, InferenceSpec
+
+INPUT_FORMATS = ("auto", "pandas", "pyarrow")
+
+
+def check_spec(spec: InferenceSpec, stage: str = "run_inference") -> None:
+    """Raise if a model stage cannot work as it stands; loads nothing.
+
+    >>> from headrace.plan.nodes import BatchLimits, InferenceSpec
+    >>> check_spec(InferenceSpec(handler="model.pkl"))
+    Traceback (most recent call last):
+    headrace.errors.PlanError: stage 'run_inference' needs a ModelHandler, and was given 'model.pkl'; ...
+
+    Raises:
+        PlanError: handler, inputs, output, limits or inference_args are wrong.
+        MissingDependencyError, ModelLoadError: as the handler's own `check()` finds.
+    """
+    _check_handler(spec.handler, stage)
+    _check_inputs(spec.inputs, stage)
+    _check_output(spec, stage)
+    _check_limits(spec.limits, stage)
+    if spec.inference_args and not accepts_inference_args(spec.handler):
+        raise PlanError(
+            f"stage {stage!r} is given inference_args ({', '.join(spec.inference_args)}), but "
+            f"{type(spec.handler).__name__}.run_inference takes none; add the parameter to it, or leave them out"
+        )
+    try:
+        spec.handler.check()
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise PlanError(f"stage {stage!r}: {type(spec.handler).__name__}.check() says: {error}") from error
+
+
+def _check_handler(handler: Any, stage: str) -> None:
+    if isinstance(handler, type) and issubclass(handler, ModelHandler):
+        raise PlanError(
+            f"stage {stage!r} was given the class {handler.__name__}; pass an instance: {handler.__name__}()"
+        )
+    if not isinstance(handler, ModelHandler):
+        advice = "wrap a function in FunctionModelHandler" if callable(handler) else "subclass headrace.ModelHandler"
+        raise PlanError(f"stage {stage!r} needs a ModelHandler, and was given {handler!r}; {advice}")
+    if handler.input_format not in INPUT_FORMATS:
+        raise PlanError(
+            f"stage {stage!r}: {type(handler).__name__}.input_format is {handler.input_format!r}; "
+            f"it may be one of {', '.join(INPUT_FORMATS)}"
+        )
+
+
+def _check_inputs(inputs: Any, stage: str) -> None:
+    sources = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if inputs is None:
+        return
+    if not sources or not all(_is_column_or_columns(source) for source in sources):
+        raise PlanError(
+            f"stage {stage!r}: inputs={inputs!r} must be a column name, a sequence of column names, or a mapping from "
+            "argument names to those"
+        )
+
+
+def _is_column_or_columns(source: Any) -> bool:
+    if isinstance(source, str):
+        return bool(source)
+    return isinstance(source, (list, tuple)) and bool(source) and all(isinstance(n, str) and n for n in source)
+
+
+def _check_output(spec: InferenceSpec, stage: str) -> None:
+    output = spec.output
+    columns = list(output.values()) if isinstance(output, Mapping) else [output]
+    if not columns or not all(isinstance(column, str) and column for column in columns):
+        raise PlanError(
+            f"stage {stage!r}: output={output!r} must be a column name, or a mapping from keys of dict answers to "
+            "column names"
+        )
+    if spec.model_id_column is not None:
+        columns.append(spec.model_id_column)
+    for column in columns:
+        if columns.count(column) > 1:
+            raise PlanError(
+                f"stage {stage!r} would write column {column!r} twice; give each key of output= and model_id_column= a "
+                "name of its own"
+            )
+
+
+def _check_limits(limits: BatchLimits, stage: str) -> None:
+    for name, size in (("min_batch_size", limits.min_batch_size), ("max_batch_size", limits.max_batch_size)):
+        if size is None and name == "max_batch_size":
+            continue
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise PlanError(f"stage {stage!r}: {name}={size!r} must be a whole number of at least 1")
+    if limits.max_batch_size is not None and limits.min_batch_size > limits.max_batch_size:
+        raise PlanError(
+            f"stage {stage!r}: min_batch_size={limits.min_batch_size} is larger than "
+            f"max_batch_size={limits.max_batch_size}"
+        )
+    wait = limits.max_batch_duration_secs
+    if wait is not None and (not isinstance(wait, (int, float)) or isinstance(wait, bool) or not wait >= 0):
+        raise PlanError(f"stage {stage!r}: max_batch_duration_secs={wait!r} must be a number of seconds, at least 0")

@@ -1,0 +1,335 @@
+"""One loaded model at work: batches in, columns out, bad rows found by halving."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError, TooManyFailuresError
+from headrace.metrics.statistics import ModelStatistics
+from headrace.model.answers import Answers, pair
+from headrace.model.handler import accepts_inference_args
+from headrace.model.inputs import Inputs, make_inputs
+from headrace.model.latency import Latencies
+from headrace.records.columns import from_column, to_column
+from headrace.records.types import TypeQuarrelError, cast, unify_types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from headrace.plan.nodes import InferenceSpec
+    from headrace.plan.steps import OnError
+
+HOPELESS_ROWS = 100
+"""After so many failed rows without one success ever, going on is pointless."""
+
+_log = logging.getLogger("headrace.model")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a model made of one record batch."""
+
+    columns: dict[str, pa.Array]
+    """The output columns, aligned to the kept rows."""
+    rows: int
+    """Number of kept rows."""
+    kept: NDArray[np.bool_] | None = None
+    """For each row of the batch, whether it goes on; None when all do."""
+    errors: dict[int, Exception] = field(default_factory=dict)
+    """What befell the rows that do not go on, by row of the batch."""
+    with_error: int = 0
+    """Rows that go on with nulls, under on_error="null"."""
+    model_ids: list[str] | None = None
+    """For each kept row; None where the handler's `model_id` stands for all."""
+
+
+class Predictor:
+    """Loads a handler's model once and runs it over record batches, from any number of threads.
+
+    A batch that fails, or is answered the wrong number of times, is halved until the rows to blame stand alone; no part
+    that was answered is run again. `on_error` says what becomes of them: "fail" raises at the first one, "dead_letter"
+    takes them out, "null" lets them go on with nulls.
+
+    >>> from headrace.model.handler import ModelHandler
+    >>> from headrace.plan.nodes import InferenceSpec
+    >>> class Upper(ModelHandler):
+    ...     def load_model(self): return str.upper
+    ...     def run_inference(self, batch, model): return [model(r["text"]) for r in batch]
+    >>> predictor = Predictor(InferenceSpec(handler=Upper()), "run_inference_1", "dead_letter")
+    >>> prediction = predictor.predict(pa.record_batch({"text": ["a", None]}))
+    >>> prediction.columns["prediction"].to_pylist(), prediction.kept.tolist()
+    (['A'], [True, False])
+    """
+
+    def __init__(self, spec: InferenceSpec, stage: str, on_error: OnError = "fail") -> None:
+        self._spec, self._stage, self._on_error = spec, stage, on_error
+        self._handler_name = type(spec.handler).__name__
+        self._run = _caller(spec)
+        self._inputs: Inputs = None
+        self._model: Any = None
+        self._loading = threading.Lock()
+        self._loaded = False
+        self._counting = threading.Lock()
+        self._loads = self._calls = self._batches = self._rows = self._failed = self._succeeded = 0
+        self._load_secs = 0.0
+        self._sizes: Counter[int] = Counter()
+        self._latencies = Latencies()
+
+    def open(self) -> None:
+        """Load the model if it is not loaded yet; `predict` does so by itself, this is for doing it early.
+
+        Raises:
+            ModelLoadError: loading failed; names the handler, its files and the cause.
+        """
+        with self._loading:
+            if self._loaded:
+                return
+            began = time.perf_counter()
+            handler = self._spec.handler
+            try:
+                self._model = handler.load_model()
+                inputs = handler.default_inputs() if self._spec.inputs is None else self._spec.inputs
+                self._inputs = inputs if inputs is None or isinstance(inputs, (str, Mapping)) else tuple(inputs)
+            except (HeadraceError, MemoryError):
+                raise
+            except Exception as error:
+                raise ModelLoadError(
+                    _load_failure(error, self._stage, self._handler_name, handler.model_files())
+                ) from error
+            self._load_secs += time.perf_counter() - began
+            self._loads += 1
+            self._loaded = True
+
+    def close(self) -> None:
+        """Unload the model; safe to call twice, and without `open`."""
+        with self._loading:
+            if not self._loaded:
+                return
+            model, self._model, self._loaded = self._model, None, False
+        try:
+            self._spec.handler.unload(model)
+        except Exception:
+            # Every answer has been handed over by now; a model that leaves badly must not undo them.
+            _log.warning("stage %r: %s.unload failed", self._stage, self._handler_name, exc_info=True)
+
+    def predict(self, batch: pa.RecordBatch) -> Prediction:
+        """Answer a batch of at least one row.
+
+        Raises:
+            StageError: a row failed under on_error="fail"; `row` is its number in the batch, the cause is chained.
+            TooManyFailuresError: 100 rows have failed and none has ever succeeded.
+            ModelLoadError: the model was not loaded yet, and cannot be.
+        """
+        if not self._loaded:
+            self.open()
+        rows = batch.num_rows
+        with self._counting:
+            self._batches += 1
+            self._rows += rows
+            self._sizes[1 << (rows.bit_length() - 1)] += 1
+        found = _Found()
+        self._search(batch, 0, rows, found, known_bad=False)
+        return found.prediction(self._output_names, rows, self.model_id, nulls=self._on_error == "null")
+
+    @property
+    def model_id(self) -> str:
+        """What the `model_id` column says for rows whose handler said nothing else."""
+        return self._spec.handler.model_id
+
+    def model_id_column(self, prediction: Prediction) -> pa.DictionaryArray:
+        """Make the `model_id` column of a prediction's kept rows, each distinct id stored once."""
+        if prediction.model_ids is not None:
+            return pa.array(prediction.model_ids, type=pa.string()).dictionary_encode()
+        indices = pa.array(np.zeros(prediction.rows, dtype=np.int32))
+        return pa.DictionaryArray.from_arrays(indices, pa.array([self.model_id]))
+
+    @property
+    def failed(self) -> int:
+        """Rows that failed so far."""
+        return self._failed
+
+    @property
+    def succeeded(self) -> int:
+        """Rows that were answered so far."""
+        return self._succeeded
+
+    def statistics(self) -> ModelStatistics:
+        """Return what the model did so far; `target_batch_rows` is the batcher's to say."""
+        with self._counting:
+            return ModelStatistics(
+                handler=self._handler_name,
+                load_secs=self._load_secs,
+                loads=self._loads,
+                calls=self._calls,
+                batches=self._batches,
+                rows=self._rows,
+                batch_rows_histogram=dict(sorted(self._sizes.items())),
+                latency_p50_secs=self._latencies.quantile(0.5),
+                latency_p99_secs=self._latencies.quantile(0.99),
+            )
+
+    @property
+    def _output_names(self) -> tuple[str, ...]:
+        output = self._spec.output
+        return (output,) if isinstance(output, str) else tuple(output.values())
+
+    def _search(self, batch: pa.RecordBatch, first: int, count: int, found: _Found, *, known_bad: bool) -> None:
+        """Answer rows `first…` of the batch, in halves where they fail together.
+
+        `known_bad` spares the call for several rows of which one is known to fail.
+        """
+        if count == 1 or not known_bad:
+            try:
+                answers = self._call(batch.slice(first, count))
+            except AnswerError as error:
+                failure: Exception = error
+            except (HeadraceError, MemoryError):
+                raise
+            except Exception as error:
+                failure = error
+            else:
+                found.answered(first, count, answers)
+                self._settle({first + row: error for row, error in answers.failures.items()}, count)
+                return
+            if count == 1:
+                found.failed(first, failure)
+                self._settle({first: failure}, 1)
+                return
+        half = count // 2
+        before = found.raised
+        self._search(batch, first, half, found, known_bad=False)
+        # If the first half is sound, what made the whole fail is in the second.
+        self._search(batch, first + half, count - half, found, known_bad=found.raised == before)
+
+    def _call(self, batch: pa.RecordBatch) -> Answers:
+        spec = self._spec
+        inputs = make_inputs(batch, self._inputs, input_format=spec.handler.input_format, step=self._stage)
+        began = time.perf_counter()
+        try:
+            answers = self._run(inputs, self._model)
+            return pair(answers, batch.num_rows, handler_name=self._handler_name, output=spec.output)
+        finally:
+            seconds = time.perf_counter() - began
+            with self._counting:
+                self._calls += 1
+                self._latencies.add(seconds)
+
+    def _settle(self, failures: Mapping[int, Exception], rows: int) -> None:
+        """Count how `rows` rows ended, and stop where failures are not to be borne."""
+        with self._counting:
+            self._failed += len(failures)
+            self._succeeded += rows - len(failures)
+            hopeless = self._failed >= HOPELESS_ROWS and self._succeeded == 0
+        if not failures:
+            return
+        row, error = next(iter(failures.items()))
+        what = f"{type(error).__name__}: {error}"
+        if self._on_error == "fail":
+            stop = StageError(
+                f'stage {self._stage!r} failed on a row: {what}; on_error="dead_letter" sets such rows aside'
+            )
+            stop.row = row
+            raise stop from error
+        if hopeless:
+            raise TooManyFailuresError(
+                f"stage {self._stage!r}: all of the first {self._failed} rows failed, so going on is pointless; the "
+                f"last one with {what}. Mend the handler or its input and start again"
+            ) from error
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a search has found so far, in the order of the rows."""
+
+    parts: list[tuple[int, int, Answers | None]] = field(default_factory=list)
+    """(first row, count, answers); no answers for a row whose call raised."""
+    errors: dict[int, Exception] = field(default_factory=dict)
+    raised: int = 0
+
+    def answered(self, first: int, count: int, answers: Answers) -> None:
+        self.parts.append((first, count, answers))
+        self.errors.update((first + row, error) for row, error in answers.failures.items())
+
+    def failed(self, row: int, error: Exception) -> None:
+        self.parts.append((row, 1, None))
+        self.errors[row] = error
+        self.raised += 1
+
+    def prediction(self, names: Sequence[str], rows: int, model_id: str, *, nulls: bool) -> Prediction:
+        columns = {name: self._column(name) for name in names}
+        ids = self._model_ids(model_id)
+        if not self.errors:
+            return Prediction(columns=columns, rows=rows, model_ids=ids)
+        if nulls:
+            return Prediction(columns=columns, rows=rows, with_error=len(self.errors), model_ids=ids)
+        kept = np.ones(rows, dtype=bool)
+        kept[list(self.errors)] = False
+        mask = pa.array(kept)
+        return Prediction(
+            columns={name: column.filter(mask) for name, column in columns.items()},
+            rows=int(kept.sum()),
+            kept=kept,
+            errors=self.errors,
+            model_ids=None if ids is None else [id_ for id_, keep in zip(ids, kept, strict=True) if keep],
+        )
+
+    def _column(self, name: str) -> pa.Array:
+        return _join(
+            [pa.nulls(count) if answers is None else answers.columns[name] for _, count, answers in self.parts]
+        )
+
+    def _model_ids(self, model_id: str) -> list[str] | None:
+        if not any(answers is not None and answers.model_ids is not None for _, _, answers in self.parts):
+            return None
+        ids: list[str | None] = []
+        for _, count, answers in self.parts:
+            ids.extend((answers.model_ids if answers is not None else None) or [None] * count)
+        return [id_ or model_id for id_ in ids]
+
+
+def _join(columns: Sequence[pa.Array]) -> pa.Array:
+    """Put the parts of a column together under their common type, as if they had been answered in one batch."""
+    if len(columns) == 1:
+        return columns[0]
+    try:
+        type_ = reduce(unify_types, [column.type for column in columns])
+    except TypeQuarrelError:
+        return to_column([value for column in columns for value in from_column(column)])
+    return pa.concat_arrays([cast(column, type_) for column in columns])
+
+
+def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:
+    """Return `run_inference` as a function of batch and model, whatever way it takes `inference_args`, if any."""
+    run = spec.handler.run_inference
+    if not accepts_inference_args(spec.handler):
+        return run
+    args = dict(spec.inference_args) or None
+    parameters = inspect.signature(run).parameters
+    positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) >= 3 or any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+        return lambda batch, model: run(batch, model, args)
+    return lambda batch, model: run(batch, model, inference_args=args)
+
+
+def _load_failure(error: Exception, stage: str, handler_name: str, files: Sequence[str]) -> str:
+    where = f" from {', '.join(files)}" if files else ""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        advice = f"install the package that provides {error.name!r}"
+    elif isinstance(error, FileNotFoundError):
+        advice = "check the path"
+    else:
+        advice = "check that the model fits the handler and its arguments"
+    return f"stage {stage!r}: {handler_name} cannot load its model{where}: {type(error).__name__}: {error}; {advice}"
