@@ -104,7 +104,7 @@ def tensors_of(array: pa.ExtensionArray) -> list[NDArray[Any] | None]:
     offsets = data.offsets.to_numpy()
     values = data.values.to_numpy(zero_copy_only=False)
     start = shapes.offset * array.type.ndim
-    shape = shapes.values.to_numpy(zero_copy_only=False)[start:].reshape(-1, array.type.ndim)[: len(array)]
+    shape = shapes.values.fill_null(0).to_numpy(zero_copy_only=False)[start:].reshape(-1, array.type.ndim)[: len(array)]
     valid = storage.is_valid().to_numpy(zero_copy_only=False)
     return [
         values[offsets[i] : offsets[i + 1]].reshape(shape[i]) if valid[i] else None for i in range(len(array))
