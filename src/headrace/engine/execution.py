@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import resource
+import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import psutil
 
 from headrace.engine.inputs import changes, refuse
 from headrace.engine.output_stage import CollectStage
@@ -20,7 +19,7 @@ from headrace.plan.graph import Plan, UnitMap
 from headrace.plan.nodes import Read, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.engine.commit.committer import Committer
     from headrace.engine.options import ExecutionOptions
@@ -77,7 +76,8 @@ class Execution:
             committers=self._committers,
             on_split=self._note_split,
         )
-        self._wired = wiring.build()
+        self._wired = wired = wiring.build()
+        self._memory.watch(lambda: [pid for stage in wired.stages for pid in stage.worker_pids()])
         for stage in self._wired.stages:
             stage.start()
 
@@ -246,21 +246,33 @@ class Execution:
 
 
 class _PeakMemory:
-    """The largest resident memory seen of this process and its workers."""
+    """The largest resident memory of this process (the system's own count) and of its workers (sampled)."""
 
     def __init__(self) -> None:
-        self.peak_bytes = 0
-        self._process = psutil.Process()
-        self._lock = threading.Lock()
+        self._workers_bytes = 0
+        self._workers_of: Callable[[], list[int]] = list
+
+    def watch(self, workers: Callable[[], list[int]]) -> None:
+        """Tell how to find the process ids of workers."""
+        self._workers_of = workers
+
+    @property
+    def peak_bytes(self) -> int:
+        """The peak so far."""
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit + self._workers_bytes
 
     def look(self) -> None:
-        """Look at the memory now."""
-        with self._lock:
-            total = self._process.memory_info().rss
-            for child in self._process.children(recursive=True):
+        """Look at the workers' memory now."""
+        pids = self._workers_of()
+        if pids:
+            import psutil
+
+            total = 0
+            for pid in pids:
                 with suppress(psutil.Error):
-                    total += child.memory_info().rss
-            self.peak_bytes = max(self.peak_bytes, total)
+                    total += psutil.Process(pid).memory_info().rss
+            self._workers_bytes = max(self._workers_bytes, total)
 
 
 def _shuffled(splits: list[Split], seed: int) -> list[Split]:

@@ -96,6 +96,11 @@ class StageRun:
             self.finish()
             self.outlet.close()
 
+    def worker_pids(self) -> list[int]:
+        """Return the ids of worker processes at work for this stage."""
+        pids = [getattr(task, "pid", None) for task in list(self._tasks)]
+        return [pid for pid in pids if pid is not None]
+
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sum the counts of all replicas, by step."""
         total: dict[str, StepCounts] = {}

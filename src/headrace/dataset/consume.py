@@ -1,0 +1,153 @@
+"""Running a dataset for the caller: rows, batches, tables, counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.dataset.transforms import Transforms
+from headrace.errors import PlanError
+from headrace.plan.graph import Collect, Plan
+from headrace.plan.nodes import Limit
+from headrace.plan.schemas import columns_after
+from headrace.plan.steps import BatchFormat
+from headrace.records.columns import to_rows
+from headrace.records.types import conform, unify_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.metrics.statistics import RunStatistics
+
+
+class Consumption(Transforms):
+    """The part of `Dataset` that runs at once, embedded, in the order of the input."""
+
+    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+        """Return the first rows as dicts. Runs the pipeline as far as needed.
+
+        >>> import headrace as hr
+        >>> hr.from_items([{"a": 1}, {"a": 2}, {"a": 3}]).take(2)
+        [{'a': 1}, {'a': 2}]
+        """
+        limited = Limit(name="take", upstream=self.node, rows=limit)
+        return [row for batch in self._batches(limited) for row in to_rows(batch)]
+
+    def count(self) -> int:
+        """Return the number of rows. Runs the pipeline.
+
+        >>> import headrace as hr
+        >>> hr.range(1000).filter(lambda r: r["id"] % 2 == 0).count()
+        500
+        """
+        return sum(batch.num_rows for batch in self._batches(self.node))
+
+    def iter_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield rows as dicts, running the pipeline as the caller pulls; leaving early stops it."""
+        for batch in self._batches(self.node):
+            yield from to_rows(batch)
+
+    def iter_batches(self, *, batch_size: int | None = 256, batch_format: BatchFormat = "numpy") -> Iterator[Any]:
+        """Yield batches of exactly `batch_size` rows (the last may be smaller; None: blocks as they come).
+
+        >>> import headrace as hr
+        >>> [len(b["id"]) for b in hr.range(5).iter_batches(batch_size=2)]
+        [2, 2, 1]
+        """
+        from headrace.engine.steps import to_user
+
+        if batch_size is not None and batch_size < 1:
+            raise PlanError(f"batch_size is {batch_size}; it is a number of rows, at least 1")
+        for batch in _recut(self._batches(self.node), batch_size):
+            yield to_user(batch, batch_format)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table; they have to fit in memory.
+
+        >>> import headrace as hr
+        >>> hr.range(3).to_arrow().num_rows
+        3
+        """
+        return _table(list(self._batches(self.node, empty=True)), self.node)
+
+    def to_pandas(self) -> Any:
+        """Return all rows as a pandas DataFrame; they have to fit in memory."""
+        return self.to_arrow().to_pandas()
+
+    def materialize(self) -> Any:
+        """Run the pipeline now and return a dataset over the rows, kept in memory."""
+        from headrace.sources.items import ArrowSource
+
+        return type(self)(_read_of(ArrowSource(self.to_arrow())))
+
+    def schema(self) -> pa.Schema:
+        """Return the columns and types. Reads samples only where they are known before a run, else the first rows."""
+        known = columns_after(Plan([Collect(name="collect", upstream=self.node)]))[id(self.node)]
+        if known is not None and all(type_ is not None for type_ in known.values()):
+            return pa.schema(list(known.items()))
+        limited = Limit(name="take", upstream=self.node, rows=1)
+        return _table(list(self._batches(limited, empty=True)), limited).schema
+
+    def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
+        """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""
+        from headrace.engine.options import available_cores
+        from headrace.plan.explain import explain_json, explain_text
+        from headrace.plan.rules import optimised
+
+        plan = optimised(Plan([Collect(name="collect", upstream=self.node)]), on_error="fail")
+        return (explain_json if format == "json" else explain_text)(plan, cores=num_cpus or available_cores())
+
+    def stats(self) -> RunStatistics:
+        """Run the pipeline, drop the rows, and return what the run did: rows, time, batches by step."""
+        from headrace.runners import local
+
+        return local.drain(Plan([Collect(name="collect", upstream=self.node)]))
+
+    def _batches(self, node: Any, *, empty: bool = False) -> Iterator[pa.RecordBatch]:
+        from headrace.runners import local
+
+        for block in local.blocks(Plan([Collect(name="collect", upstream=node)])):
+            if block.num_rows or empty:
+                yield block.batch
+
+
+def _read_of(source: Any) -> Any:
+    from headrace.dataset.scope import step_name
+    from headrace.plan.nodes import Read
+
+    return Read(name=step_name(None, "materialized"), source=source)
+
+
+def _table(batches: list[pa.RecordBatch], node: Any) -> pa.Table:
+    schema = unify_schemas([batch.schema for batch in batches if batch.schema.names])
+    if not schema.names:
+        known = columns_after(Plan([Collect(name="collect", upstream=node)]))[id(node)] or {}
+        schema = pa.schema([(name, type_ or pa.null()) for name, type_ in known.items()])
+    whole = [conform(batch, schema) for batch in batches if batch.num_rows]
+    return pa.Table.from_batches(whole, schema=schema)
+
+
+def _recut(batches: Iterator[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
+    if size is None:
+        yield from batches
+        return
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        while rows >= size:
+            whole = _joined(waiting)
+            yield whole.slice(0, size)
+            rest = whole.slice(size)
+            waiting, rows = ([rest] if rest.num_rows else []), rest.num_rows
+    if rows:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    schema = unify_schemas([batch.schema for batch in batches])
+    return pa.concat_batches([conform(batch, schema) for batch in batches])

@@ -1,0 +1,122 @@
+"""`Dataset`: a lazy pipeline over rows."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from headrace.dataset.consume import Consumption
+from headrace.dataset.job import Job
+from headrace.dataset.scope import step_name
+from headrace.errors import PlanError
+from headrace.plan.nodes import Write
+
+if TYPE_CHECKING:
+    from headrace.sinks.sink import Sink
+
+
+class Dataset(Consumption):
+    """Rows to come, and the steps to take with them. Nothing runs before rows are asked for or a job is run.
+
+    >>> import headrace as hr
+    >>> ds = hr.from_items([{"x": 1}, {"x": 2}]).map(lambda r: {"x": r["x"] + 1})
+    >>> ds.take(2)
+    [{'x': 2}, {'x': 3}]
+    """
+
+    def write_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        if_exists: str = "resume",
+        target_part_bytes: int | None = None,
+        rows_per_part: int | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Job:
+        """Make a job that writes Parquet parts into a folder; call `.run()` on it.
+
+        `if_exists` is "resume" (go on with an earlier run of the same job), "overwrite" or "fail". Parts hold about
+        `target_part_bytes`, or `rows_per_part` rows. `options` go to `ParquetSink` (compression, …).
+        """
+        from headrace.sinks.parquet import ParquetSink
+
+        return self.write(
+            ParquetSink(os.fspath(path), **options),
+            if_exists=if_exists,
+            target_part_bytes=target_part_bytes,
+            rows_per_part=rows_per_part,
+            name=step_name(name, "write_parquet"),
+        )
+
+    def write_json(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        if_exists: str = "resume",
+        target_part_bytes: int | None = None,
+        rows_per_part: int | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Job:
+        """Make a job that writes JSON Lines parts into a folder; see `write_parquet`."""
+        from headrace.sinks.json import JsonSink
+
+        return self.write(
+            JsonSink(os.fspath(path), **options),
+            if_exists=if_exists,
+            target_part_bytes=target_part_bytes,
+            rows_per_part=rows_per_part,
+            name=step_name(name, "write_json"),
+        )
+
+    def write_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        if_exists: str = "resume",
+        target_part_bytes: int | None = None,
+        rows_per_part: int | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Job:
+        """Make a job that writes CSV parts, each with a header, into a folder; see `write_parquet`."""
+        from headrace.sinks.csv import CsvSink
+
+        return self.write(
+            CsvSink(os.fspath(path), **options),
+            if_exists=if_exists,
+            target_part_bytes=target_part_bytes,
+            rows_per_part=rows_per_part,
+            name=step_name(name, "write_csv"),
+        )
+
+    def write(
+        self,
+        sink: Sink,
+        *,
+        if_exists: str = "resume",
+        target_part_bytes: int | None = None,
+        rows_per_part: int | None = None,
+        name: str | None = None,
+    ) -> Job:
+        """Make a job that writes to any sink, also one of your own (see `headrace.sinks.sink.Sink`)."""
+        if if_exists not in ("resume", "overwrite", "fail"):
+            raise PlanError(f"if_exists is {if_exists!r}; use 'resume', 'overwrite' or 'fail'")
+        for key, value in (("target_part_bytes", target_part_bytes), ("rows_per_part", rows_per_part)):
+            if value is not None and value < 1:
+                raise PlanError(f"{key} is {value}; it must be at least 1")
+        return Job(
+            Write(
+                name=step_name(None, "write") if name is None else name,
+                upstream=self.node,
+                sink=sink,
+                if_exists=if_exists,
+                target_part_bytes=target_part_bytes,
+                rows_per_part=rows_per_part,
+            )
+        )
+
+    def __repr__(self) -> str:
+        name = self.node.name.rstrip("\0")
+        return f"<Dataset ending in {name}; take(), to_arrow() or write_*().run() run it>"

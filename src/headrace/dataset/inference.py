@@ -1,0 +1,146 @@
+"""Composing `run_inference`: CPU steps before and after the model, the model node between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.dataset.scope import step_name
+from headrace.errors import PlanError, RowError
+from headrace.plan.columns import Drop
+from headrace.plan.nodes import BatchLimits, InferenceSpec, MapBatches, Node, RunInference
+from headrace.plan.steps import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+INPUT_COLUMN = "__input"
+"""Column that carries what `preprocess` made, from the CPU step to the model."""
+
+
+class Chain:
+    """Functions applied one after another to one value: of a whole row, or of one column."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]], column: str | None) -> None:
+        self.functions, self.column = tuple(functions), column
+
+    def __call__(self, row: dict[str, Any]) -> Any:
+        """Return the value that the last function returns."""
+        value: Any = row if self.column is None else row[self.column]
+        for function in self.functions:
+            value = function(value)
+            if isinstance(value, RowError):
+                raise value
+        return value
+
+
+def build_inference(
+    upstream: Node,
+    handler: Any,
+    *,
+    inputs: Any,
+    output: str | Mapping[str, str],
+    model_id_column: str | None,
+    inference_args: Mapping[str, Any],
+    preprocess: Any,
+    postprocess: Any,
+    batch_size: int | None,
+    min_batch_size: int | None,
+    max_batch_size: int | None,
+    max_batch_duration_secs: float | None,
+    concurrency: int,
+    isolation: Any,
+    on_error: Any,
+    hints: Mapping[str, Any],
+    version: str | None,
+    name: str | None,
+) -> Node:
+    """Return the node at the end of the composition."""
+    label = step_name(name, "run_inference")
+    if isolation not in ("thread", "process"):
+        raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process'")
+    if concurrency < 1:
+        raise PlanError(f"concurrency is {concurrency}; it is a number of batches in flight, at least 1")
+    before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
+    node = upstream
+    if before:
+        chain = Chain(before, inputs if isinstance(inputs, str) else None)
+        node = _add_column(node, INPUT_COLUMN, chain, _suffixed(label, "/preprocess"), on_error)
+        inputs = INPUT_COLUMN
+    if inputs is not None and not isinstance(inputs, (str, dict)):
+        inputs = tuple(inputs)
+    node = RunInference(
+        name=label,
+        upstream=node,
+        spec=InferenceSpec(
+            handler=handler,
+            inputs=inputs if inputs is not None else _default_inputs(handler),
+            output=output if isinstance(output, str) else dict(output),
+            model_id_column=model_id_column,
+            inference_args=dict(inference_args),
+            limits=_limits(batch_size, min_batch_size, max_batch_size, max_batch_duration_secs),
+            version=version,
+        ),
+        concurrency=concurrency,
+        isolation=isolation,
+        on_error=on_error,
+        hints={key: value for key, value in hints.items() if value is not None},
+    )
+    if before:
+        step = Step(name=_suffixed(label, "/drop_input"), kind="columns", function=Drop((INPUT_COLUMN,)))
+        node = MapBatches(upstream=node, step=step)
+    if after:
+        if not isinstance(output, str):
+            raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
+        node = _add_column(node, output, Chain(after, output), _suffixed(label, "/postprocess"), on_error)
+    return node
+
+
+def _limits(
+    batch_size: int | None, min_batch_size: int | None, max_batch_size: int | None, duration_secs: float | None
+) -> BatchLimits:
+    if batch_size is not None:
+        if min_batch_size is not None or max_batch_size is not None:
+            raise PlanError("batch_size fixes the size; leave min_batch_size and max_batch_size out, or batch_size")
+        min_batch_size = max_batch_size = batch_size
+    for key, value in (("min_batch_size", min_batch_size), ("max_batch_size", max_batch_size)):
+        if value is not None and value < 1:
+            raise PlanError(f"{key} is {value}; it is a number of rows, at least 1")
+    if min_batch_size is not None and max_batch_size is not None and min_batch_size > max_batch_size:
+        raise PlanError(f"min_batch_size {min_batch_size} is more than max_batch_size {max_batch_size}")
+    if duration_secs is not None and duration_secs < 0:
+        raise PlanError(f"max_batch_duration_secs is {duration_secs}; it is a number of seconds, at least 0")
+    return BatchLimits(
+        min_batch_size=min_batch_size or 1, max_batch_size=max_batch_size, max_batch_duration_secs=duration_secs
+    )
+
+
+def _default_inputs(handler: Any) -> Any:
+    ask = getattr(handler, "default_inputs", None)
+    found = ask() if ask is not None else None
+    return found if found is None or isinstance(found, str) else tuple(found)
+
+
+def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any) -> Node:
+    step = Step(
+        name=name, kind="add_column", function=function, kwargs=(("column", column),), on_error=on_error
+    )
+    return MapBatches(upstream=node, step=step, isolation="auto")
+
+
+def _functions(what: str, given: Any) -> list[Callable[..., Any]]:
+    if given is None:
+        return []
+    functions = [given] if callable(given) else list(given)
+    for function in functions:
+        if not callable(function):
+            raise PlanError(f"{what} takes a function or a list of functions, not {type(function).__name__}")
+    return functions
+
+
+def _suffixed(label: str, suffix: str) -> str:
+    """Name a part of the composition after the whole, so that automatic names stay automatic."""
+    from headrace.plan.graph import AUTOMATIC
+
+    if label.endswith(AUTOMATIC):
+        return label.removesuffix(AUTOMATIC) + suffix + AUTOMATIC
+    return label + suffix

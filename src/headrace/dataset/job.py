@@ -1,0 +1,103 @@
+"""Jobs: datasets with an output, ready to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import PlanError
+from headrace.plan.explain import explain_json, explain_text
+from headrace.plan.graph import Plan
+
+if TYPE_CHECKING:
+    from headrace.plan.nodes import Write
+    from headrace.plan.steps import OnError
+    from headrace.runners.result import RunResult
+
+
+class Job:
+    """What `write_*` returns: nothing has run yet.
+
+    >>> import headrace as hr, tempfile
+    >>> out = tempfile.mkdtemp()
+    >>> result = hr.from_items([{"id": 1}, {"id": 2}]).write_json(out + "/numbers").run()
+    >>> result.rows_written
+    2
+    """
+
+    def __init__(self, node: Write) -> None:
+        self.node = node
+
+    def run(
+        self,
+        runner: str = "local",
+        *,
+        on_error: OnError = "fail",
+        dead_letters: str | None = None,
+        num_cpus: int | None = None,
+        progress: str | bool = False,
+    ) -> RunResult:
+        """Run the job to its end; see `headrace.run`."""
+        return run(
+            self, runner=runner, on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus, progress=progress
+        )
+
+    def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
+        """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""
+        return explain_jobs(self, format=format, num_cpus=num_cpus)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.node.sink.name}; call .run() to run it>"
+
+
+def run(
+    *jobs: Job,
+    runner: str = "local",
+    on_error: OnError = "fail",
+    dead_letters: str | None = None,
+    num_cpus: int | None = None,
+    progress: str | bool = False,
+) -> RunResult:
+    """Run one or more jobs as one plan: what they share is read and computed once.
+
+    Args:
+        jobs: what `write_*` returned.
+        runner: "local".
+        on_error: "fail" ends the run at the first failed row; "dead_letter" sets failed rows aside; "null" keeps them
+            with null answers. Steps may say otherwise for themselves.
+        dead_letters: folder for failed rows; by default `_dead_letters` in each output folder.
+        num_cpus: cores to use; by default those that the process may use.
+        progress: True or "auto" shows progress (live on a terminal, plain lines elsewhere), also "rich" and "plain".
+
+    Raises:
+        PlanError: something is wrong with the plan; nothing has been read or written.
+        RunError: the run failed; what was committed stays.
+        RunInterrupted: Ctrl-C or SIGTERM; run again to go on.
+    """
+    from headrace.runners import local
+
+    if runner != "local":
+        raise PlanError(f"runner {runner!r} is not known; the runner that exists is 'local'")
+    if on_error not in ("fail", "dead_letter", "null"):
+        raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
+    return local.run(
+        _plan(jobs), on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus, progress=progress
+    )
+
+
+def explain_jobs(*jobs: Job, format: str = "text", num_cpus: int | None = None) -> str:
+    """Describe what several jobs would run as one plan."""
+    from headrace.engine.options import available_cores
+    from headrace.plan.rules import optimised
+
+    plan = optimised(_plan(jobs), on_error="fail")
+    describe = explain_json if format == "json" else explain_text
+    return describe(plan, cores=num_cpus or available_cores())
+
+
+def _plan(jobs: tuple[Any, ...]) -> Plan:
+    for job in jobs:
+        if not isinstance(job, Job):
+            raise PlanError(
+                f"hr.run takes jobs, not {type(job).__name__}; a job is what ds.write_parquet('out/') returns"
+            )
+    return Plan([job.node for job in jobs])

@@ -1,0 +1,371 @@
+"""Lazy transforms: each returns a new dataset over one more node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from headrace.dataset.inference import build_inference
+from headrace.dataset.scope import composite, named_after, step_name
+from headrace.errors import PlanError
+from headrace.plan.columns import Drop, Rename, Select
+from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, Shuffle, Union
+from headrace.plan.steps import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from headrace.model.handler import ModelHandler
+    from headrace.plan.steps import BatchFormat, Isolation, OnError
+
+
+
+class Transforms:
+    """The part of `Dataset` that makes new datasets."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        isolation: Isolation = "auto",
+        on_error: OnError | None = None,
+        output_schema: pa.Schema | None = None,
+        version: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Replace each row (a dict) by the row that `function` returns.
+
+        A class is made once a replica with `args` and `kwargs`, with `setup()` and `close()` where it has them.
+        `isolation="auto"` starts in a thread and adds worker processes when the step proves heavy, so do not share
+        state through globals. `version=` stands for the function's content when a job is resumed.
+
+        >>> import headrace as hr
+        >>> hr.from_items([{"a": 1}, {"a": 2}]).map(lambda r: {"b": r["a"] * 10}).take(2)
+        [{'b': 10}, {'b': 20}]
+        """
+        step = _step("map", function, args, kwargs, on_error, output_schema, version, name)
+        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+
+    def flat_map(
+        self,
+        function: Callable[..., Any],
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        isolation: Isolation = "auto",
+        on_error: OnError | None = None,
+        output_schema: pa.Schema | None = None,
+        version: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Replace each row by any number of rows; `function` returns or yields dicts. See `map` for the options.
+
+        >>> import headrace as hr
+        >>> hr.from_items([{"n": 2}, {"n": 0}]).flat_map(lambda r: ({"i": i} for i in range(r["n"]))).take(5)
+        [{'i': 0}, {'i': 1}]
+        """
+        step = _step("flat_map", function, args, kwargs, on_error, output_schema, version, name)
+        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+
+    def filter(
+        self,
+        function: Callable[..., Any],
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        isolation: Isolation = "auto",
+        on_error: OnError | None = None,
+        version: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Keep the rows for which `function` returns true. See `map` for the options.
+
+        >>> import headrace as hr
+        >>> hr.range(5).filter(lambda r: r["id"] > 2).take(5)
+        [{'id': 3}, {'id': 4}]
+        """
+        step = _step("filter", function, args, kwargs, on_error, None, version, name)
+        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+
+    def map_batches(
+        self,
+        function: Callable[..., Any],
+        *,
+        batch_format: BatchFormat = "numpy",
+        batch_size: int | None = None,
+        row_wise: bool = False,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        isolation: Isolation = "auto",
+        on_error: OnError | None = None,
+        output_schema: pa.Schema | None = None,
+        version: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Replace each batch of rows by the batch that `function` returns.
+
+        Batches hold at most `batch_size` rows (None: blocks as they come, 1–32 MB) and never rows of two splits.
+        `batch_format` is "numpy" (dict of arrays), "pyarrow" (RecordBatch), "pandas" (DataFrame) or "rows" (list of
+        dicts). Say `row_wise=True` if the function answers row by row: then a failing batch is halved until the bad
+        rows are found. See `map` for the other options.
+
+        >>> import headrace as hr
+        >>> hr.range(3).map_batches(lambda b: {"double": b["id"] * 2}).take(3)
+        [{'double': 0}, {'double': 2}, {'double': 4}]
+        """
+        if batch_format not in ("numpy", "pyarrow", "pandas", "rows"):
+            raise PlanError(f"batch_format is {batch_format!r}; use 'numpy', 'pyarrow', 'pandas' or 'rows'")
+        if batch_size is not None and batch_size < 1:
+            raise PlanError(f"batch_size is {batch_size}; it is a number of rows, at least 1")
+        step = _step(
+            "map_batches",
+            function,
+            args,
+            kwargs,
+            on_error,
+            output_schema,
+            version,
+            name,
+            batch_format=batch_format,
+            batch_size=batch_size,
+            row_wise=row_wise,
+        )
+        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+
+    # -- columns ---------------------------------------------------------------------------------------------------
+
+    def add_column(
+        self,
+        column: str,
+        function: Callable[..., Any],
+        *,
+        concurrency: int | None = None,
+        isolation: Isolation = "auto",
+        on_error: OnError | None = None,
+        version: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Add a column (or replace it) with the value that `function` returns for each row.
+
+        >>> import headrace as hr
+        >>> hr.range(2).add_column("next", lambda r: r["id"] + 1).take(2)
+        [{'id': 0, 'next': 1}, {'id': 1, 'next': 2}]
+        """
+        step = _step("add_column", function, (), {"column": column}, on_error, None, version, name)
+        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+
+    def select(self, *columns: str, name: str | None = None) -> Self:
+        """Keep these columns, in this order.
+
+        >>> import headrace as hr
+        >>> hr.from_items([{"a": 1, "b": 2}]).select("b").take(1)
+        [{'b': 2}]
+        """
+        return self._columns("select", Select(_names(columns)), name)
+
+    def drop(self, *columns: str, name: str | None = None) -> Self:
+        """Leave these columns out."""
+        return self._columns("drop", Drop(_names(columns)), name)
+
+    def rename(self, columns: Mapping[str, str], *, name: str | None = None) -> Self:
+        """Give columns new names, as in `{"old": "new"}`."""
+        return self._columns("rename", Rename(tuple(columns.items())), name)
+
+    # -- models ----------------------------------------------------------------------------------------------------
+
+    def run_inference(
+        self,
+        handler: ModelHandler[Any],
+        *,
+        inputs: str | Sequence[str] | Mapping[str, Any] | None = None,
+        output: str | Mapping[str, str] = "prediction",
+        model_id_column: str | None = "model_id",
+        inference_args: Mapping[str, Any] | None = None,
+        preprocess: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
+        postprocess: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
+        batch_size: int | None = None,
+        min_batch_size: int | None = None,
+        max_batch_size: int | None = None,
+        max_batch_duration_secs: float | None = None,
+        concurrency: int = 1,
+        isolation: Isolation = "thread",
+        on_error: OnError | None = None,
+        num_gpus: float | None = None,
+        accelerator: str | None = None,
+        min_ram: str | None = None,
+        version: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Run a model over the rows; all columns are kept and the answer lands in `output`.
+
+        Args:
+            handler: loads the model and answers batches.
+            inputs: what the handler sees: None is a list of row dicts (or the handler's own columns), a name is an
+                array of that column, several names a matrix, a mapping a dict of arrays.
+            output: the answer's column, or a mapping from keys of dict answers to columns.
+            model_id_column: column that says which model answered; None leaves it out.
+            inference_args: passed to the handler's `run_inference`.
+            preprocess: function(s) from row to what the handler gets for it, run on CPUs beside the model; the handler
+                then sees a list (or array) of what they return.
+            postprocess: function(s) from answer to answer.
+            batch_size: exactly this many rows a batch (the last may be smaller); otherwise the size is found, within
+                `min_batch_size` and `max_batch_size`.
+            max_batch_duration_secs: how long the first row of a batch may wait for others.
+            concurrency: batches in flight. With isolation "thread" they share one model, with "process" each worker
+                process loads its own.
+            on_error: as in `run`, for this step.
+            num_gpus: accelerators that the step needs, for runners that place it; `accelerator` and `min_ram` likewise.
+            version: stands for handler and model content when a job is resumed.
+
+        >>> import headrace as hr
+        >>> from headrace.handlers.function import FunctionModelHandler
+        >>> double = FunctionModelHandler(lambda batch: [x * 2 for x in batch])
+        >>> hr.range(2).run_inference(double, inputs="id", model_id_column=None).take(2)
+        [{'id': 0, 'prediction': 0}, {'id': 1, 'prediction': 2}]
+        """
+        node = build_inference(
+            self.node,
+            handler,
+            inputs=inputs,
+            output=output,
+            model_id_column=model_id_column,
+            inference_args=inference_args or {},
+            preprocess=preprocess,
+            postprocess=postprocess,
+            batch_size=batch_size,
+            min_batch_size=min_batch_size,
+            max_batch_size=max_batch_size,
+            max_batch_duration_secs=max_batch_duration_secs,
+            concurrency=concurrency,
+            isolation=isolation,
+            on_error=on_error,
+            hints={"num_gpus": num_gpus, "accelerator": accelerator, "min_ram": min_ram},
+            version=version,
+            name=name,
+        )
+        return self._with(node)
+
+    # -- the whole -------------------------------------------------------------------------------------------------
+
+    def limit(self, rows: int, *, name: str | None = None) -> Self:
+        """Keep the first rows, in the order of the input."""
+        if rows < 0:
+            raise PlanError(f"limit is {rows}; it is a number of rows, at least 0")
+        return self._with(Limit(name=step_name(name, "limit"), upstream=self.node, rows=rows))
+
+    def random_shuffle(
+        self, *, seed: int = 0, buffer_rows: int | None = 100_000, files: bool = True, name: str | None = None
+    ) -> Self:
+        """Put the rows in random order, within bounded memory; the same seed gives the same order.
+
+        The splits of the input are read in random order where the dataset is a source still (`files=True`), and rows
+        are drawn from a buffer of `buffer_rows` (None: files only).
+        """
+        node = self.node
+        if files and isinstance(node, Read):
+            node = Read(name=node.name, source=node.source, columns=node.columns, shuffle_seed=seed)
+        elif buffer_rows is None:
+            raise PlanError("random_shuffle(buffer_rows=None) shuffles files, so it has to follow read_* directly")
+        if buffer_rows is None:
+            return self._with(node)
+        if buffer_rows < 2:
+            raise PlanError(f"buffer_rows is {buffer_rows}; at least 2 rows are needed to change their order")
+        shuffle = Shuffle(name=step_name(name, "random_shuffle"), upstream=node, seed=seed, buffer_rows=buffer_rows)
+        return self._with(shuffle)
+
+    def reshuffle(self, *, name: str | None = None) -> Self:
+        """Break fusion: the steps before and after run in stages of their own."""
+        return self._with(Reshuffle(name=step_name(name, "reshuffle"), upstream=self.node))
+
+    def union(self, *others: Transforms, name: str | None = None) -> Self:
+        """Add the rows of other datasets behind these; their columns are united, null where one has none."""
+        nodes = (self.node, *(other.node for other in others))
+        return self._with(Union(name=step_name(name, "union"), upstreams=nodes))
+
+    def split(self, branches: Mapping[str, Callable[[dict[str, Any]], bool]]) -> dict[str, Self]:
+        """Make named branches, each with the rows for which its function returns true.
+
+        A row may go into several branches, or into none. What is before the split is computed once when the branches'
+        jobs run together: `hr.run(job_a, job_b)`.
+
+        >>> import headrace as hr
+        >>> parts = hr.range(4).split({"low": lambda r: r["id"] < 1, "high": lambda r: r["id"] >= 1})
+        >>> parts["high"].count()
+        3
+        """
+        return {name: self.filter(function, name=name) for name, function in branches.items()}
+
+    def apply(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Apply a composite step: a plain function from dataset to dataset, whose name its steps will carry.
+
+        >>> import headrace as hr
+        >>> def clean(ds):
+        ...     return ds.filter(lambda r: r["id"] > 0).limit(1)
+        >>> hr.range(9).apply(clean).take(5)
+        [{'id': 1}]
+        """
+        with composite(getattr(function, "__name__", type(function).__name__)):
+            result = function(self, *args, **kwargs)
+        if not isinstance(result, Transforms) and not isinstance(result, dict):
+            raise PlanError(
+                f"apply() expects {getattr(function, '__name__', 'the function')} to return a Dataset, "
+                f"it returned {type(result).__name__}"
+            )
+        return result
+
+    def _columns(self, kind: str, function: Select | Drop | Rename, name: str | None) -> Self:
+        step = Step(name=step_name(name, kind), kind="columns", function=function)
+        return self._with(MapBatches(upstream=self.node, step=step))
+
+    def _with(self, node: Node) -> Self:
+        return type(self)(node)
+
+
+def _step(
+    kind: Any,
+    function: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    on_error: Any,
+    output_schema: pa.Schema | None,
+    version: str | None,
+    name: str | None,
+    **more: Any,
+) -> Step:
+    if not callable(function):
+        raise PlanError(f"{kind} takes a function or a class, not {type(function).__name__}")
+    if on_error not in (None, "fail", "dead_letter", "null"):
+        raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
+    return Step(
+        name=step_name(name, named_after(kind, function)),
+        kind=kind,
+        function=function,
+        args=tuple(args),
+        kwargs=tuple((kwargs or {}).items()),
+        on_error=on_error,
+        output_schema=output_schema,
+        version=version,
+        **more,
+    )
+
+
+def _names(columns: tuple[Any, ...]) -> tuple[str, ...]:
+    """Take names one by one or as one list."""
+    if len(columns) == 1 and not isinstance(columns[0], str):
+        columns = tuple(columns[0])
+    for column in columns:
+        if not isinstance(column, str):
+            raise PlanError(f"columns are named by text, not by {type(column).__name__} ({column!r})")
+    return columns

@@ -1,0 +1,66 @@
+"""Checks of a whole plan, before any data is read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import PlanError
+from headrace.plan.nodes import Read, RunInference, Write
+from headrace.plan.schemas import columns_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import InferenceSpec
+
+
+def check_plan(plan: Plan, *, check_spec: Callable[[InferenceSpec], None], check_travel: Callable[[Any, str], None]) -> None:
+    """Find what is wrong with a plan without reading data.
+
+    `check_spec` looks at handlers and `check_travel` at what must reach a worker process; both come from the layers
+    above.
+
+    Raises:
+        PlanError: a column that is not there, two outputs in one folder, an output inside the input, a handler whose
+            settings contradict each other or that cannot reach its worker.
+        ModelLoadError: a model file is missing.
+    """
+    columns_after(plan)
+    _check_outputs(plan)
+    for node in plan.nodes:
+        name = plan.name_of(node)
+        if isinstance(node, RunInference):
+            check_spec(node.spec)
+            if node.isolation == "process":
+                check_travel(node.spec.handler, f"handler of step {name!r}")
+        elif getattr(node, "isolation", None) == "process":
+            check_travel(node.step, f"step {name!r}")  # type: ignore[union-attr]
+
+
+def _check_outputs(plan: Plan) -> None:
+    inputs = [os.path.abspath(path) for read in plan.reads() for path in _local_paths(read)]
+    taken: dict[str, str] = {}
+    for output in plan.outputs:
+        folder = output.sink.folder if isinstance(output, Write) else None
+        if folder is None or "://" in folder:
+            continue
+        place = os.path.abspath(folder)
+        if place in taken:
+            raise PlanError(f"{taken[place]} and {plan.name_of(output)} write to the same folder {folder}")
+        taken[place] = plan.name_of(output)
+        for path in inputs:
+            if place == path or place.startswith(path.rstrip(os.sep) + os.sep):
+                raise PlanError(
+                    f"the output {folder} lies inside the input {path}, so that the next run would read its own "
+                    "output; write to a folder beside it"
+                )
+
+
+def _local_paths(read: Read) -> list[str]:
+    """Return the folders that a source reads whole (a file or a pattern cannot contain an output)."""
+    paths = getattr(read.source, "paths", ())
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    local = [os.fspath(path) for path in given]
+    return [path for path in local if "://" not in path and os.path.isdir(path)]

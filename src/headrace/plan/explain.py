@@ -1,0 +1,124 @@
+"""Explaining a plan before it runs: steps with the schema after each, and the stages they will run in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from headrace.plan.graph import Collect
+from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
+from headrace.plan.schemas import columns_after
+from headrace.plan.stages import fuse
+
+if TYPE_CHECKING:
+    from headrace.plan.graph import AnyNode, Plan
+    from headrace.plan.schemas import Columns
+    from headrace.plan.stages import Stage
+
+
+def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
+    """Describe a plan as plain data: `steps` in plan order, `stages` as they will run."""
+    columns = columns_after(plan)
+    return {
+        "steps": [
+            {
+                "name": plan.name_of(node),
+                "node": type(node).__name__,
+                "from": [plan.name_of(up) for up in _inputs(node)],
+                "details": _details(node),
+                "schema": _schema(columns[id(node)]),
+            }
+            for node in plan.nodes
+        ],
+        "stages": [
+            {"name": stage.name, "kind": stage.kind, "replicas": stage.replicas, "runs_in": _runs_in(stage)}
+            for stage in fuse(plan, cores=cores)
+            if stage.kind != "union"
+        ],
+    }
+
+
+def explain_text(plan: Plan, *, cores: int) -> str:
+    """Describe a plan for people."""
+    found = explain(plan, cores=cores)
+    lines = ["Steps"]
+    for step in found["steps"]:
+        origin = f" ← {', '.join(step['from'])}" if step["from"] else ""
+        lines.append(f"  {step['name']}{origin}")
+        lines.extend(f"      {key}: {value}" for key, value in step["details"].items())
+        lines.append(f"      columns: {_columns_text(step['schema'])}")
+    lines.append("Stages")
+    for stage in found["stages"]:
+        lines.append(f"  {stage['name']}: {stage['runs_in']}")
+    return "\n".join(lines)
+
+
+def explain_json(plan: Plan, *, cores: int) -> str:
+    """Describe a plan as JSON."""
+    return json.dumps(explain(plan, cores=cores), indent=2)
+
+
+def _inputs(node: AnyNode) -> tuple[AnyNode, ...]:
+    return (node.upstream,) if isinstance(node, Collect) else upstreams(node)
+
+
+def _details(node: AnyNode) -> dict[str, Any]:
+    if isinstance(node, Read):
+        details: dict[str, Any] = {"source": node.source.name}
+        if node.columns is not None:
+            details["columns read"] = ", ".join(node.columns)
+        if node.shuffle_seed is not None:
+            details["files shuffled with seed"] = node.shuffle_seed
+        return details
+    if isinstance(node, MapBatches):
+        step = node.step
+        details = {"kind": step.kind}
+        if step.kind == "map_batches":
+            details["batch_format"] = step.batch_format
+            if step.batch_size:
+                details["batch_size"] = step.batch_size
+        return details
+    if isinstance(node, RunInference):
+        return _model_details(node)
+    if isinstance(node, Limit):
+        return {"rows": node.rows}
+    if isinstance(node, Shuffle):
+        return {"seed": node.seed, "buffer_rows": node.buffer_rows}
+    if isinstance(node, Write):
+        return {"sink": node.sink.name, "if_exists": node.if_exists}
+    return {}
+
+
+def _model_details(node: RunInference) -> dict[str, Any]:
+    spec, limits = node.spec, node.spec.limits
+    details: dict[str, Any] = {"handler": type(spec.handler).__name__}
+    if spec.inputs is not None:
+        details["inputs"] = spec.inputs if isinstance(spec.inputs, str) else list(spec.inputs)
+    size = f"{limits.min_batch_size} to {limits.max_batch_size or 'as fast as possible'}"
+    details["batch size"] = size
+    details.update({key: value for key, value in node.hints.items() if value is not None})
+    return details
+
+
+def _runs_in(stage: Stage) -> str:
+    if stage.kind == "output":
+        return "one thread that commits in the order of the input"
+    many = "1 thread" if stage.replicas == 1 else f"{stage.replicas} threads"
+    if stage.isolation == "process":
+        return "1 worker process" if stage.replicas == 1 else f"{stage.replicas} worker processes"
+    if stage.max_process_replicas:
+        return f"{many}; worker processes join if it proves heavy"
+    return many
+
+
+def _schema(columns: Columns | None) -> dict[str, str | None] | None:
+    if columns is None:
+        return None
+    return {name: None if type_ is None else str(type_) for name, type_ in columns.items()}
+
+
+def _columns_text(schema: dict[str, str | None] | None) -> str:
+    if schema is None:
+        return "known when it runs (declare them with output_schema=)"
+    return ", ".join(f"{name} ({type_ or '?'})" for name, type_ in schema.items()) or "none"
+

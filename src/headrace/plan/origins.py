@@ -1,0 +1,79 @@
+"""Where code comes from: the standard library, an installed package, or the user."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import sys
+import sysconfig
+from typing import Literal, TypeAlias
+
+Origin: TypeAlias = Literal["standard", "installed", "user"]
+
+
+@functools.cache
+def origin_of(module: str | None) -> Origin:
+    """Say where a module comes from; what cannot be found is the user's.
+
+    Headrace itself is "installed" also where it runs from a checkout.
+
+    >>> origin_of("json.decoder"), origin_of("numpy.linalg"), origin_of("__main__")
+    ('standard', 'installed', 'user')
+    """
+    if not module or module == "__main__":
+        return "user"
+    top = module.partition(".")[0]
+    if top == "headrace":
+        return "installed"
+    if top in sys.stdlib_module_names:
+        return "standard"
+    return "installed" if _is_installed(file_of(module)) else "user"
+
+
+@functools.cache
+def version_of(module: str) -> str:
+    """Return the version of the distribution that an installed module belongs to, without its build's name.
+
+    >>> version_of("numpy.linalg") == importlib.metadata.version("numpy")
+    True
+    """
+    top = module.partition(".")[0]
+    version = _distribution_version(top)
+    if version is None:
+        # Cheaper than going through all distributions for the one that brings the module, and the same text.
+        version = getattr(sys.modules.get(top), "__version__", None)
+    if not isinstance(version, str):
+        names = importlib.metadata.packages_distributions().get(top, [])
+        version = ", ".join(_distribution_version(name) or "" for name in sorted(set(names)))
+    return version.partition("+")[0]
+
+
+def file_of(module: str) -> str | None:
+    """Return the file (or folder) of a module, without importing more than its parent packages."""
+    loaded = sys.modules.get(module)
+    if loaded is not None:
+        file = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), None)
+        return None if file is None else str(file)
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    return spec.origin or next(iter(spec.submodule_search_locations or []), None)
+
+
+def _distribution_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _is_installed(file: str | None) -> bool:
+    if file is None:
+        return False
+    if "/site-packages/" in file or "/dist-packages/" in file:
+        return True
+    return any(file.startswith(sysconfig.get_path(key) + "/") for key in ("purelib", "platlib"))

@@ -1,0 +1,122 @@
+"""What is known of the columns after each step, before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from headrace.errors import PlanError, UnknownColumnError
+from headrace.plan.nodes import MapBatches, Read, RunInference, Union, upstreams
+from headrace.plan.graph import Collect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.plan.graph import AnyNode, Plan
+
+Columns: TypeAlias = dict[str, "pa.DataType | None"]
+"""Column names with their types; None for a type that only the run will tell."""
+
+
+def columns_after(plan: Plan) -> dict[int, Columns | None]:
+    """Return what is known after each node (by id); None where nothing is.
+
+    Raises:
+        UnknownColumnError: a step names a column that cannot be there.
+        PlanError: a step would make a column twice.
+    """
+    known: dict[int, Columns | None] = {}
+    for node in plan.nodes:
+        known[id(node)] = _after(plan, node, known)
+    return known
+
+
+def _after(plan: Plan, node: AnyNode, known: dict[int, Columns | None]) -> Columns | None:
+    if isinstance(node, Read):
+        return _read(plan, node)
+    if isinstance(node, Union):
+        return _union([known[id(u)] for u in node.upstreams])
+    upstream = node.upstream if isinstance(node, Collect) else upstreams(node)[0]
+    before = known[id(upstream)]
+    if isinstance(node, MapBatches):
+        return _step(plan, node, before)
+    if isinstance(node, RunInference):
+        return _inference(plan, node, before)
+    return before
+
+
+def _read(plan: Plan, node: Read) -> Columns | None:
+    schema = node.source.schema()
+    if schema is None:
+        return None
+    columns: Columns = {field.name: field.type for field in schema}
+    if node.columns is None:
+        return columns
+    for name in node.columns:
+        if name not in columns:
+            raise UnknownColumnError(name, columns, step=plan.name_of(node))
+    return {name: type_ for name, type_ in columns.items() if name in node.columns}
+
+
+def _step(plan: Plan, node: MapBatches, before: Columns | None) -> Columns | None:
+    step, name = node.step, plan.name_of(node)
+    if step.output_schema is not None:
+        return {field.name: field.type for field in step.output_schema}
+    if step.kind == "filter" or before is None and step.kind != "columns":
+        return before
+    if step.kind == "add_column":
+        return {**(before or {}), dict(step.kwargs)["column"]: None}
+    if step.kind == "columns" and before is not None:
+        after = step.function.after(list(before), name)  # type: ignore[attr-defined]
+        renamed = dict(getattr(step.function, "pairs", ()))
+        back = {new: old for old, new in renamed.items()}
+        return {column: before[back.get(column, column)] for column in after}
+    if step.kind == "columns" and hasattr(step.function, "names") and type(step.function).__name__ == "Select":
+        return dict.fromkeys(step.function.names)
+    return None
+
+
+def _inference(plan: Plan, node: RunInference, before: Columns | None) -> Columns | None:
+    spec, name = node.spec, plan.name_of(node)
+    if before is None:
+        return None
+    for column in input_columns(spec.inputs):
+        if column not in before:
+            raise UnknownColumnError(column, before, step=name)
+    new = [spec.output] if isinstance(spec.output, str) else list(spec.output.values())
+    for column in new:
+        if column in before:
+            raise PlanError(
+                f"step {name!r} would overwrite column {column!r}; pass another output=, or drop the column before"
+            )
+    after: Columns = {**before, **dict.fromkeys(new)}
+    if spec.model_id_column is not None:
+        after[spec.model_id_column] = pa.dictionary(pa.int32(), pa.string())
+    return after
+
+
+def input_columns(inputs: object) -> list[str]:
+    """Name the columns that `inputs=` mentions.
+
+    >>> input_columns("text"), input_columns({"ids": "a", "mask": ("b", "c")})
+    (['text'], ['a', 'b', 'c'])
+    """
+    if inputs is None:
+        return []
+    if isinstance(inputs, str):
+        return [inputs]
+    if isinstance(inputs, dict):
+        return [column for value in inputs.values() for column in input_columns(value)]
+    return list(inputs)  # type: ignore[call-overload,no-any-return]
+
+
+def _union(all_columns: Sequence[Columns | None]) -> Columns | None:
+    if any(columns is None for columns in all_columns):
+        return None
+    merged: Columns = {}
+    for columns in all_columns:
+        for name, type_ in (columns or {}).items():
+            if merged.get(name) is None:
+                merged[name] = type_
+    return merged
