@@ -77,9 +77,9 @@ class Consumption(Transforms):
 
     def materialize(self) -> Any:
         """Run the pipeline now and return a dataset over the rows, kept in memory."""
-        from headrace.sources.items import ArrowSource
+        from headrace.sources.memory import MemorySource
 
-        return type(self)(_read_of(ArrowSource(self.to_arrow())))
+        return type(self)(_read_of(MemorySource(table=self.to_arrow(), name="materialized")))
 
     def schema(self) -> pa.Schema:
         """Return the columns and types. Reads samples only where they are known before a run, else the first rows."""

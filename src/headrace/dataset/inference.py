@@ -73,7 +73,7 @@ def build_inference(
         upstream=node,
         spec=InferenceSpec(
             handler=handler,
-            inputs=inputs if inputs is not None else _default_inputs(handler),
+            inputs=inputs,
             output=output if isinstance(output, str) else dict(output),
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
@@ -112,12 +112,6 @@ def _limits(
     return BatchLimits(
         min_batch_size=min_batch_size or 1, max_batch_size=max_batch_size, max_batch_duration_secs=duration_secs
     )
-
-
-def _default_inputs(handler: Any) -> Any:
-    ask = getattr(handler, "default_inputs", None)
-    found = ask() if ask is not None else None
-    return found if found is None or isinstance(found, str) else tuple(found)
 
 
 def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any) -> Node:

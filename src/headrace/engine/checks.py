@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.engine.processes.travel import check_can_travel
-from headrace.model.predictor import check_spec
+from headrace.model.checks import check_spec
 from headrace.plan.check import check_plan
 
 if TYPE_CHECKING:

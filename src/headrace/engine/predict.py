@@ -55,7 +55,7 @@ class PredictTask:
             failure = self._failure(error.__cause__ or error, block, row)
             yield block.derive(block.batch.slice(0, 0), np.array([], dtype=np.int64), [failure])
             return
-        yield self._answered(block, prediction)
+        yield self._answered(block, self._predictor, prediction)
         self._counts.seconds += time.perf_counter() - started
 
     def counts(self) -> Mapping[str, StepCounts]:
@@ -71,7 +71,7 @@ class PredictTask:
         """Return the predictor's numbers once the model is loaded."""
         return self._predictor.statistics() if self._predictor is not None else None
 
-    def _answered(self, block: Block, prediction: Prediction) -> Block:
+    def _answered(self, block: Block, predictor: Predictor, prediction: Prediction) -> Block:
         batch, parents = block.batch, None
         failures = [self._failure(error, block, row) for row, error in sorted(prediction.errors.items())]
         if prediction.kept is not None:
@@ -80,14 +80,8 @@ class PredictTask:
         for name, column in prediction.columns.items():
             batch = with_column(batch, name, column)
         if self._spec.model_id_column is not None:
-            batch = with_column(batch, self._spec.model_id_column, self._model_ids(prediction, batch.num_rows))
+            batch = with_column(batch, self._spec.model_id_column, predictor.model_id_column(prediction))
         return block.derive(batch, parents, failures, errors=prediction.with_error)
-
-    def _model_ids(self, prediction: Prediction, rows: int) -> pa.Array:
-        if prediction.model_ids is not None:
-            return pa.array(prediction.model_ids, type=pa.string()).dictionary_encode()
-        index = pa.array(np.zeros(rows, dtype=np.int32))
-        return pa.DictionaryArray.from_arrays(index, pa.array([self._spec.handler.model_id], type=pa.string()))
 
     def _failure(self, error: BaseException, block: Block, row: int) -> RowFailure:
         return RowFailure.of(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.plan.nodes import InferenceSpec
 
 
-def check_plan(plan: Plan, *, check_spec: Callable[[InferenceSpec], None], check_travel: Callable[[Any, str], None]) -> None:
+def check_plan(plan: Plan, *, check_spec: Callable[[InferenceSpec, str], None], check_travel: Callable[[Any, str], None]) -> None:
     """Find what is wrong with a plan without reading data.
 
     `check_spec` looks at handlers and `check_travel` at what must reach a worker process; both come from the layers
@@ -32,7 +32,7 @@ def check_plan(plan: Plan, *, check_spec: Callable[[InferenceSpec], None], check
     for node in plan.nodes:
         name = plan.name_of(node)
         if isinstance(node, RunInference):
-            check_spec(node.spec)
+            check_spec(node.spec, name)
             if node.isolation == "process":
                 check_travel(node.spec.handler, f"handler of step {name!r}")
         elif getattr(node, "isolation", None) == "process":
