@@ -56,9 +56,9 @@ def attributes_of(cls: type) -> Iterator[tuple[str, Any]]:
     >>> list(attributes_of(Net))
     [('layers', 3)]
     """
-    members = dict(cls.__members__) if isinstance(cls, enum.EnumMeta) else {}
+    members: dict[str, Any] = dict(cls.__members__) if isinstance(cls, enum.EnumMeta) else {}
     for name, value in sorted(vars(cls).items()):
-        if name in _OF_EVERY_CLASS or name.startswith("__pydantic_") and name != "__pydantic_fields__":
+        if name in _OF_EVERY_CLASS or (name.startswith("__pydantic_") and name != "__pydantic_fields__"):
             continue
         if isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType)):
             continue  # slots, which are listed under __slots__

@@ -34,10 +34,10 @@ Arrow = (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray)
 
 
 def array_bytes(array: NDArray[Any]) -> memoryview:
-    """Return the bytes of an array of plain numbers, row by row.
+    r"""Return the bytes of an array of plain numbers, row by row.
 
     >>> bytes(array_bytes(np.array([[1, 2], [3, 4]], dtype="uint8").T))
-    b'\\x01\\x03\\x02\\x04'
+    b'\x01\x03\x02\x04'
     """
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
