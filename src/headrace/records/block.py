@@ -186,6 +186,4 @@ def dense_block(batch: pa.RecordBatch, *, split: int, first: int, origin: Origin
     >>> dense_block(pa.record_batch({"x": [1, 2]}), split=0, first=10).end
     (12,)
     """
-    return Block(
-        batch=batch, unit=Unit(split), start=(first,), end=(first + batch.num_rows,), origin=origin
-    )
+    return Block(batch=batch, unit=Unit(split), start=(first,), end=(first + batch.num_rows,), origin=origin)

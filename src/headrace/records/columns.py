@@ -103,9 +103,7 @@ def from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     names = dict.fromkeys(name for row in rows for name in row)
     if not names:
         return empty_columns(len(rows))
-    return pa.RecordBatch.from_arrays(
-        [to_column([row.get(name) for row in rows]) for name in names], names=list(names)
-    )
+    return pa.RecordBatch.from_arrays([to_column([row.get(name) for row in rows]) for name in names], names=list(names))
 
 
 def from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
@@ -115,7 +113,7 @@ def from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
 
 def empty_columns(rows: int) -> pa.RecordBatch:
     """Make a batch that has rows but no columns."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def _from_numpy(values: NDArray[Any]) -> pa.Array:
@@ -149,7 +147,10 @@ def _from_values(values: list[Any]) -> pa.Array:
         big = any(isinstance(v, int) and not -(2**63) <= v < 2**64 for v in values)
         floats = any(isinstance(v, float) for v in values)
         if floats or not big:
-            return pa.array([None if v is None else float(v) for v in values] if floats else values, type=None if not floats else pa.float64())
+            return pa.array(
+                [None if v is None else float(v) for v in values] if floats else values,
+                type=None if not floats else pa.float64(),
+            )
     return object_array(values)
 
 

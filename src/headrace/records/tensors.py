@@ -106,9 +106,7 @@ def tensors_of(array: pa.ExtensionArray) -> list[NDArray[Any] | None]:
     start = shapes.offset * array.type.ndim
     shape = shapes.values.fill_null(0).to_numpy(zero_copy_only=False)[start:].reshape(-1, array.type.ndim)[: len(array)]
     valid = storage.is_valid().to_numpy(zero_copy_only=False)
-    return [
-        values[offsets[i] : offsets[i + 1]].reshape(shape[i]) if valid[i] else None for i in range(len(array))
-    ]
+    return [values[offsets[i] : offsets[i + 1]].reshape(shape[i]) if valid[i] else None for i in range(len(array))]
 
 
 def nested_lists(array: pa.ExtensionArray) -> pa.Array:

@@ -1,0 +1,172 @@
+"""Cells of text to typed columns, exactly: what a column of text may be called, and which cells do not fit a type.
+
+Codes with leading zeros, integers beyond 64 bits, dates and "NA" are text. This is the slow and careful way; files whose
+cells all fit are read by Arrow's own parser and never come here beyond their sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+TRUE_VALUES = ("true", "True", "TRUE")
+FALSE_VALUES = ("false", "False", "FALSE")
+
+_INT = r"^[ \t]*-?(0|[1-9][0-9]*)[ \t]*$"
+_FLOAT = r"^[ \t]*-?((0|[1-9][0-9]*)\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+_WORD_FLOAT = r"^[ \t]*[+-]?(?i:nan|inf|infinity)[ \t]*$"
+_SURE_FLOAT = r"\.|[eE][+-]"
+LEADING_ZERO = r"^[ \t]*[+-]?0[0-9xX]"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A column, and which of its cells did not fit (they are null in it)."""
+
+    column: pa.Array
+    misfits: NDArray[np.int64]
+
+
+def infer_cells(cells: pa.Array, null_values: Sequence[str] = ("",)) -> pa.DataType:
+    """Return the type that all cells of a text column fit: null, int64, double, bool or string.
+
+    >>> [str(infer_cells(pa.array(c))) for c in (["1", ""], ["1", "2.5"], ["007"], ["NA", "1"], [""], ["true"])]
+    ['int64', 'double', 'string', 'string', 'null', 'bool']
+    """
+    values = cells.filter(pc.invert(_is_null(cells, null_values)))
+    if len(values) == 0:
+        return pa.null()
+    if _all(pc.is_in(values, value_set=pa.array(TRUE_VALUES + FALSE_VALUES, values.type))):
+        return pa.bool_()
+    ints = pc.match_substring_regex(values, _INT)
+    if _all(ints):
+        return pa.int64() if not len(_beyond_int64(values)) else pa.string()
+    numbers = pc.or_(pc.match_substring_regex(values, _FLOAT), pc.match_substring_regex(values, _WORD_FLOAT))
+    if _all(numbers) and pc.any(pc.match_substring_regex(values, _SURE_FLOAT)).as_py():
+        # "12E4" alone may be a product code; and an integer beyond 64 bits must not be rounded
+        return pa.float64() if not len(_beyond_int64(values.filter(ints))) else pa.string()
+    return pa.string()
+
+
+def convert_cells(cells: pa.Array, to: pa.DataType, null_values: Sequence[str] = ("",)) -> Converted:
+    """Convert a column of bytes to a type; integers become floats where a cell needs it, null any type.
+
+    >>> done = convert_cells(pa.array([b"1", b"x", b""]), pa.int64())
+    >>> done.column.to_pylist(), done.misfits.tolist()
+    ([1, None, None], [1])
+    """
+    text, broken = _decoded(cells)
+    if pa.types.is_null(to):
+        to = infer_cells(text, null_values)
+    if pa.types.is_string(to) or pa.types.is_large_string(to):
+        return Converted(text.cast(to), broken)
+    if pa.types.is_binary(to) or pa.types.is_large_binary(to):
+        return Converted(cells.cast(to), np.empty(0, dtype=np.int64))
+    nulls = _is_null(text, null_values)
+    if pa.types.is_integer(to):
+        return _convert_integers(text, nulls, to)
+    if pa.types.is_floating(to):
+        fits = pc.or_(pc.match_substring_regex(text, _FLOAT), pc.match_substring_regex(text, _WORD_FLOAT))
+        return _convert_fitting(text, nulls, fits, to)
+    if pa.types.is_boolean(to):
+        fits = pc.is_in(text, value_set=pa.array(TRUE_VALUES + FALSE_VALUES))
+        return _convert_fitting(text, nulls, fits, to)
+    return _convert_one_by_one(text, nulls, to)
+
+
+def decoded(cells: pa.Array) -> pa.Array:
+    """Return a column of bytes as text; what is not UTF-8 is shown with backslashes."""
+    return _decoded(cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells)[0]
+
+
+def _convert_integers(text: pa.Array, nulls: pa.Array, to: pa.DataType) -> Converted:
+    ints = pc.match_substring_regex(text, _INT)
+    floats = pc.and_(pc.match_substring_regex(text, _FLOAT), pc.invert(ints))
+    if pc.any(pc.and_(floats, pc.match_substring_regex(text, _SURE_FLOAT))).as_py() and to.equals(pa.int64()):
+        return _convert_fitting(text, nulls, pc.or_(ints, floats), pa.float64())
+    fits = ints.to_numpy(zero_copy_only=False).copy()
+    fits[_beyond_int64(text, ints)] = False
+    done = _convert_fitting(text, nulls, pa.array(fits), pa.int64())
+    if to.equals(pa.int64()):
+        return done
+    try:
+        return Converted(done.column.cast(to), done.misfits)
+    except pa.ArrowInvalid:  # a narrower type that dtypes= asked for
+        return _convert_one_by_one(text, nulls, to)
+
+
+def _convert_fitting(text: pa.Array, nulls: pa.Array, fits: pa.Array, to: pa.DataType) -> Converted:
+    wanted = pc.if_else(nulls, pa.scalar(None, pa.string()), text)
+    misfits = _where(pc.and_(pc.invert(fits), pc.invert(nulls)))
+    if len(misfits):
+        wanted = pc.if_else(fits, wanted, pa.scalar(None, pa.string()))
+    trimmed = pc.utf8_trim(wanted, characters=" \t")
+    if pa.types.is_boolean(to):
+        return Converted(pc.utf8_lower(trimmed).cast(to), misfits)
+    return Converted(trimmed.cast(to), misfits)
+
+
+def _convert_one_by_one(text: pa.Array, nulls: pa.Array, to: pa.DataType) -> Converted:
+    wanted = pc.if_else(nulls, pa.scalar(None, pa.string()), text)
+    try:
+        return Converted(wanted.cast(to), np.empty(0, dtype=np.int64))
+    except pa.ArrowInvalid:
+        pass
+    values: list[Any] = []
+    misfits: list[int] = []
+    for row, cell in enumerate(wanted):
+        try:
+            values.append(cell.cast(to))
+        except pa.ArrowInvalid:
+            values.append(pa.scalar(None, to))
+            misfits.append(row)
+    return Converted(pa.array([v.as_py() for v in values], to), np.array(misfits, dtype=np.int64))
+
+
+def _decoded(cells: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    if pa.types.is_string(cells.type):
+        return cells, np.empty(0, dtype=np.int64)
+    try:
+        return cells.cast(pa.string()), np.empty(0, dtype=np.int64)
+    except pa.ArrowInvalid:
+        pass
+    values: list[str] = []
+    broken: list[int] = []
+    for row, cell in enumerate(cells.to_pylist()):
+        try:
+            values.append(cell.decode())
+        except UnicodeDecodeError:
+            values.append(cell.decode(errors="backslashreplace"))
+            broken.append(row)
+    return pa.array(values, pa.string()), np.array(broken, dtype=np.int64)
+
+
+def _is_null(text: pa.Array, null_values: Sequence[str]) -> pa.Array:
+    return pc.is_in(text, value_set=pa.array(list(null_values), text.type))
+
+
+def _beyond_int64(text: pa.Array, among: pa.Array | None = None) -> NDArray[np.int64]:
+    """Return the rows whose digits do not fit 64 bits."""
+    long = pc.greater_equal(pc.binary_length(text), 19)
+    if among is not None:
+        long = pc.and_(long, among)
+    rows = _where(long)
+    beyond = [r for r in rows.tolist() if not -(2**63) <= int(text[r].as_py()) < 2**63]
+    return np.array(beyond, dtype=np.int64)
+
+
+def _where(flags: pa.Array) -> NDArray[np.int64]:
+    return np.flatnonzero(flags.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _all(flags: pa.Array) -> bool:
+    return bool(pc.all(flags, min_count=0).as_py())

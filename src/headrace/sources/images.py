@@ -1,0 +1,86 @@
+"""Pictures: encoded bytes to arrays, upright, in one mode and size if asked for."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import MissingDependencyError, PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+IMAGE_PATTERNS = tuple(
+    f"*.{kind}"
+    for kind in ("jpg", "jpeg", "jpe", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "avif", "jp2")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeImage:
+    """A row function: replaces `bytes` by `image`, an array of height × width (× channels).
+
+    The camera's turn mark (EXIF orientation) is applied and palettes are resolved, so that the array is what a person
+    sees. Channels are 8 bits, except that pictures of 16 bits keep their dtype while `mode` is not given.
+    """
+
+    mode: str | None = None
+    size: tuple[int, int] | None = None
+    """Width and height."""
+
+    def check(self) -> None:
+        """Raise MissingDependencyError or PlanError if decoding cannot work here."""
+        try:
+            from PIL import Image, ImageMode
+        except ImportError:
+            raise MissingDependencyError("pillow", extra="images", needed_by="read_images") from None
+        known = ("1", "L", "LA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "I", "F", "P")
+        if self.mode is not None and self.mode not in known:
+            raise PlanError(
+                f"read_images: there is no mode {self.mode!r}; use 'RGB', 'L' (grey), 'RGBA' or another of {known}"
+            )
+        del Image, ImageMode
+
+    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Decode one row; raises ValueError where the bytes are no picture."""
+        image = decode(row["bytes"], mode=self.mode, size=self.size, label=str(row.get("path", "picture")))
+        return {"path": row["path"], "image": image}
+
+
+def decode(
+    data: bytes, *, mode: str | None = None, size: tuple[int, int] | None = None, label: str = ""
+) -> NDArray[Any]:
+    """Return a picture as an array of shape (height, width) or (height, width, channels).
+
+    Raises:
+        ValueError: the bytes are no picture that Pillow can read, or a damaged one.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            picture = ImageOps.exif_transpose(opened)
+            if mode is not None:
+                picture = _convert(picture, mode)
+            elif picture.mode in ("P", "PA"):
+                picture = picture.convert("RGBA" if "transparency" in picture.info or picture.mode == "PA" else "RGB")
+            if size is not None and picture.size != size:
+                picture = picture.resize(size, Image.Resampling.BILINEAR if picture.mode != "1" else None)
+            array = np.asarray(picture)
+    except Exception as error:  # Pillow's plugins raise whatever they like, struct.error and SyntaxError among them
+        raise ValueError(f"cannot decode {label}: {error or type(error).__name__}") from error
+    return array.astype(np.uint8) * 255 if array.dtype == bool else array
+
+
+def _convert(picture: Any, mode: str) -> Any:
+    if picture.mode.startswith("I;16") and mode not in ("I", "F"):
+        # Pillow would clip at 255 instead of scaling
+        from PIL import Image
+
+        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    return picture if picture.mode == mode else picture.convert(mode)

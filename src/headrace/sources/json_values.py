@@ -1,0 +1,141 @@
+"""JSON values to typed columns, exactly: the type that values call for, and which values do not fit a type."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.records.types import TypeQuarrelError, is_list, is_text, unify_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class MisfitError(Exception):
+    """A value does not fit the type of its column."""
+
+
+class BigIntegerError(Exception):
+    """An integer that 64 bits do not hold."""
+
+
+def type_of(value: Any) -> pa.DataType:
+    """Return the type that a JSON value calls for; text is always text, also where it looks like a date.
+
+    >>> type_of({"a": [1, None], "b": "2024-01-01"})
+    StructType(struct<a: list<item: int64>, b: string>)
+
+    Raises:
+        TypeQuarrelError: a list holds values without a common type.
+        BigIntegerError: an integer is beyond 64 bits.
+    """
+    if value is None:
+        return pa.null()
+    if isinstance(value, str):
+        return pa.string()
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise BigIntegerError(str(value))
+        return pa.int64()
+    if isinstance(value, float):
+        return pa.float64()
+    if isinstance(value, list):
+        return pa.list_(unified(value))
+    return pa.struct([pa.field(k, type_of(v)) for k, v in value.items()])
+
+
+def unified(values: Iterable[Any], start: pa.DataType | None = None, column: str = "") -> pa.DataType:
+    """Return the type that holds all values (and `start`).
+
+    >>> unified([None, 1, 2.5])
+    DataType(double)
+
+    Raises:
+        TypeQuarrelError: there is none.
+        BigIntegerError: an integer is beyond 64 bits.
+    """
+    result = start if start is not None else pa.null()
+    for type_ in dict.fromkeys(type_of(v) for v in values):
+        result = unify_types(result, type_, column)
+    return result
+
+
+def inferred(values: list[Any], column: str) -> tuple[pa.DataType, bool]:
+    """Return the type of a column and whether integers beyond 64 bits make it text.
+
+    Raises:
+        TypeQuarrelError: the values have no common type.
+    """
+    try:
+        return unified(values, column=column), False
+    except BigIntegerError:
+        if all(v is None or (isinstance(v, int) and not isinstance(v, bool)) for v in values):
+            return pa.string(), True
+        raise TypeQuarrelError(column, pa.int64(), pa.string()) from None
+
+
+def widened(values: list[Any], to: pa.DataType) -> pa.DataType:
+    """Return `to`, widened where values allow it: null to any type, integers to floats, new keys in structs."""
+    try:
+        return unified(values, to)
+    except (TypeQuarrelError, BigIntegerError):
+        pass
+    for value in values:
+        try:
+            to = unify_types(to, type_of(value))
+        except (TypeQuarrelError, BigIntegerError):
+            continue
+    return to
+
+
+def fitted(value: Any, to: pa.DataType, *, as_text: bool = False) -> Any:
+    """Return the value as Arrow wants it for a type.
+
+    >>> fitted(1, pa.float64()), fitted(17, pa.string(), as_text=True)
+    (1.0, '17')
+
+    Raises:
+        MisfitError: it does not fit.
+    """
+    if value is None:
+        return None
+    if is_text(to):
+        return _text(value, as_text)
+    if pa.types.is_boolean(to):
+        if isinstance(value, bool):
+            return value
+    elif pa.types.is_integer(to):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return _checked(value, to)
+    elif pa.types.is_floating(to):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif is_list(to):
+        if isinstance(value, list):
+            return [fitted(v, to.value_type, as_text=as_text) for v in value]
+    elif pa.types.is_struct(to):
+        if isinstance(value, dict):
+            return {f.name: fitted(value.get(f.name), f.type, as_text=as_text) for f in to}
+    elif isinstance(value, str):  # dates and the like, asked for by dtypes=
+        return _checked(value, to)
+    raise MisfitError(value)
+
+
+def _text(value: Any, as_text: bool) -> str:
+    if isinstance(value, str):
+        return value
+    if as_text:
+        return json.dumps(value, ensure_ascii=False)
+    raise MisfitError(value)
+
+
+def _checked(value: Any, to: pa.DataType) -> Any:
+    try:
+        scalar = pa.scalar(value).cast(to) if isinstance(value, str) else pa.scalar(value, to)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise MisfitError(value) from error
+    return scalar.as_py()

@@ -1,0 +1,175 @@
+"""Bytes of local and remote files: opened, cut to a range, decompressed. fsspec is imported for URLs only."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.errors import MissingDependencyError, NoInputError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+CODECS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
+
+_PACKAGES = {
+    "s3": ("s3fs", "s3"),
+    "s3a": ("s3fs", "s3"),
+    "gs": ("gcsfs", "gcs"),
+    "gcs": ("gcsfs", "gcs"),
+    "az": ("adlfs", "azure"),
+    "abfs": ("adlfs", "azure"),
+    "abfss": ("adlfs", "azure"),
+    "http": ("aiohttp", "http"),
+    "https": ("aiohttp", "http"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of the input as it was listed."""
+
+    path: str
+    size_bytes: int
+    """-1 where the store does not say."""
+    stamp: str
+    """Modification time in nanoseconds, or the store's etag or version; "" if there is none."""
+
+
+def is_url(path: str) -> bool:
+    """Say whether the path names a remote store.
+
+    >>> is_url("s3://bucket/a.csv"), is_url("data/a.csv")
+    (True, False)
+    """
+    return "://" in path
+
+
+def codec_of(path: str) -> str | None:
+    """Return the codec that the file's suffix stands for.
+
+    >>> codec_of("a.csv.gz"), codec_of("a.csv")
+    ('gzip', None)
+    """
+    return CODECS.get(os.path.splitext(path)[1].lower())
+
+
+def filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return the fsspec file system of a URL and the path inside it.
+
+    Raises:
+        MissingDependencyError: the package for this kind of URL is not installed.
+        SourceError: the URL's protocol is unknown or refuses the options.
+    """
+    protocol = url.split("://", 1)[0]
+    package, extra = _PACKAGES.get(protocol, (f"fsspec[{protocol}]", "remote"))
+    try:
+        from fsspec.core import url_to_fs
+
+        fs, inner = url_to_fs(url, **dict(storage_options or {}))
+    except ImportError as error:
+        raise MissingDependencyError(package, extra=extra, needed_by=f"{protocol}://") from error
+    except (ValueError, TypeError, OSError) as error:
+        raise SourceError(f"cannot open {url}: {error}; check the URL and storage_options=") from error
+    return fs, inner
+
+
+class ByteStream:
+    """The bytes of a file, or of a range of it, decompressed by the file's suffix.
+
+    Use it as a context manager; `read` raises SourceError, naming the file, for whatever goes wrong.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        raw: bool = False,
+    ) -> None:
+        self._path, self._start, self._end, self._options = path, start, end, storage_options
+        self._codec = None if raw else codec_of(path)
+        self._left = None if end is None or self._codec else end - start
+        self._file: Any = None
+        self._stream: Any = None
+
+    def __enter__(self) -> ByteStream:
+        try:
+            if is_url(self._path):
+                fs, inner = filesystem(self._path, self._options)
+                self._file = fs.open(inner, "rb")
+            else:
+                self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115 - closed by __exit__
+            if self._start:
+                self._file.seek(self._start)
+            self._stream = self._file
+            if self._codec:
+                self._stream = pa.CompressedInputStream(pa.PythonFile(self._file, mode="r"), self._codec)
+        except Exception as error:
+            self.close()
+            raise unreadable(self._path, error) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        for stream in (self._stream, self._file):
+            if stream is not None:
+                stream.close()
+        self._stream = self._file = None
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; b"" at the end."""
+        if self._left is not None:
+            size = min(size, self._left)
+            if size <= 0:
+                return b""
+        try:
+            data: bytes = self._stream.read(size)
+        except Exception as error:
+            raise unreadable(self._path, error) from error
+        if self._left is not None:
+            self._left -= len(data)
+        return data
+
+    def read_all(self) -> bytes:
+        """Return everything that is left."""
+        return b"".join(iter(lambda: self.read(1 << 24), b""))
+
+
+def byte_ranges(
+    path: str, start: int, end: int, storage_options: Mapping[str, Any] | None, chunk_bytes: int = 1 << 20
+) -> Iterator[bytes]:
+    """Yield the raw bytes `[start, end)` of a file, never decompressed, in chunks."""
+    with ByteStream(path, start=start, end=end, storage_options=storage_options, raw=True) as stream:
+        while data := stream.read(chunk_bytes):
+            yield data
+
+
+def unreadable(path: str, error: BaseException) -> SourceError:
+    """Return the SourceError that names the file and what to do about it."""
+    if isinstance(error, SourceError):
+        return error
+    if isinstance(error, MissingDependencyError):
+        raise error
+    if isinstance(error, FileNotFoundError):
+        return NoInputError(f"{path} does not exist (any more); check the path")
+    if isinstance(error, PermissionError):
+        return SourceError(
+            f"cannot read {path}: permission denied; check the file's owner and mode, or your credentials"
+        )
+    if codec_of(path):
+        return SourceError(
+            f"cannot read {path}: {error}; it may be truncated or not {codec_of(path)} at all: fetch or pack it again"
+        )
+    return SourceError(f"cannot read {path}: {error}")
