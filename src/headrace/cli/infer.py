@@ -162,7 +162,7 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
     handler = make_handler(request.model, **request.options)
     handler.check()
     output = _output(request.output_column)
-    given = {
+    given: dict[str, Any] = {
         "inputs": _inputs(request.columns),
         "inference_args": request.args or None,
         "batch_size": request.batch_size,
@@ -175,8 +175,8 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
     answered = dataset.run_inference(handler, output=output, **chosen)
     if request.keep is not None:
         answers = [output] if isinstance(output, str) else list(output.values())
-        answered = answered.select([*request.keep, *answers, "model_id"])
-    return answered if request.drop is None else answered.drop(request.drop)
+        answered = answered.select(*request.keep, *answers, "model_id")
+    return answered if request.drop is None else answered.drop(*request.drop)
 
 
 def _inputs(columns: list[str] | None) -> str | list[str] | None:

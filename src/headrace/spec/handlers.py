@@ -32,7 +32,8 @@ def make_spec_handler(reference: str, options: Mapping[str, Any]) -> ModelHandle
 
     kind, _, rest = reference.partition(":")
     if kind in registry.KINDS and kind != "python":
-        return registry.make_handler(reference, **options)
+        handler: ModelHandler[Any] = registry.make_handler(reference, **options)
+        return handler
     return _own_handler(rest if kind == "python" else reference, options)
 
 

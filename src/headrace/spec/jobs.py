@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError, SpecError
@@ -9,10 +10,10 @@ from headrace.spec.handlers import make_spec_handler
 from headrace.spec.reference import load_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.dataset import Dataset, Job
-    from headrace.spec.model import FunctionStep, InferStep, PipelineSpec, Step
+    from headrace.spec.model import InferStep, PipelineSpec, Step
 
 
 def build_jobs(spec: PipelineSpec, *, file: str, overwrite: bool = False) -> list[Job]:
@@ -20,22 +21,23 @@ def build_jobs(spec: PipelineSpec, *, file: str, overwrite: bool = False) -> lis
 
     Raises SpecError, naming the step, where the plan refuses it.
     """
-    dataset = _named(file, "source", lambda: _read(spec.source))
+    with _placed(file, "source"):
+        dataset = _read(spec.source)
     for position, step in enumerate(spec.steps):
-        place = f"steps[{position}].{step.kind}"
-        dataset = _named(file, place, lambda dataset=dataset, step=step: _add(dataset, step))
-    return [
-        _named(file, f"sink {sink.path}", lambda sink=sink: _write(dataset, sink, overwrite=overwrite))
-        for sink in spec.all_sinks
-    ]
+        with _placed(file, f"steps[{position}].{step.kind}"):
+            dataset = _add(dataset, step)
+    jobs = []
+    for sink in spec.all_sinks:
+        with _placed(file, f"sink {sink.path}"):
+            jobs.append(_write(dataset, sink, overwrite=overwrite))
+    return jobs
 
 
-def _named(file: str, place: str, make: Callable[[], Any]) -> Any:
+@contextmanager
+def _placed(file: str, place: str) -> Iterator[None]:
     """Put the place in the file before what the plan says of it."""
     try:
-        return make()
-    except SpecError:
-        raise
+        yield
     except PlanError as error:
         raise SpecError(file, [f"{place}: {error}"]) from error
 
@@ -53,35 +55,37 @@ def _read(source: Any) -> Dataset:
 def _add(dataset: Dataset, step: Step) -> Dataset:
     """Add a step: its kind is the name of a method of Dataset, its value what the method takes."""
     value = step.value
-    method: Callable[..., Dataset] = getattr(dataset, "run_inference" if step.kind == "infer" else step.kind)
+    add: Callable[..., Dataset] = getattr(dataset, "run_inference" if step.kind == "infer" else step.kind)
     match step.kind:
         case "infer":
-            return method(make_spec_handler(value.handler, value.args), **_inference_options(value))
+            return add(make_spec_handler(value.handler, value.args), **_inference_options(value))
         case "apply":
-            return method(load_function(value.function))
-        case "random_shuffle":
-            return method(**value.options())
+            return _applied(dataset, value.function, value.args)
         case "add_column":
-            return method(value.column, load_function(value.function), **_function_options(value))
+            return add(value.column, load_function(value.function), **value.options("function", "column"))
         case "map" | "map_batches" | "filter" | "flat_map":
-            return method(load_function(value.function), **_function_options(value))
+            return add(load_function(value.function), kwargs=value.args, **value.options("function", "args"))
+        case "random_shuffle" | "reshuffle":
+            return add(**value.options())
         case _:
-            return method(value)
+            return add(value)
 
 
 def _inference_options(step: InferStep) -> dict[str, Any]:
     options = step.options("handler", "args")
     for name in ("preprocess", "postprocess"):
-        if options.get(name):
+        if name in options:
             options[name] = [load_function(reference) for reference in options[name]]
     return options
 
 
-def _function_options(step: FunctionStep) -> dict[str, Any]:
-    options = step.options("function", "args", "column")
-    if step.args:
-        options["fn_kwargs"] = step.args
-    return options
+def _applied(dataset: Dataset, function: str, arguments: dict[str, Any]) -> Dataset:
+    from headrace.dataset import Dataset
+
+    applied = dataset.apply(load_function(function), **arguments)
+    if not isinstance(applied, Dataset):
+        raise PlanError(f"{function} returns branches; a pipeline file has one way through, so return one Dataset")
+    return applied
 
 
 def _write(dataset: Dataset, sink: Any, *, overwrite: bool) -> Job:

@@ -52,7 +52,7 @@ def _check(document: Document) -> PipelineSpec | None:
         )
     elif document.data is not None:
         # Looked at here, since the schema compares keys only when all of them are right.
-        if ("sink" in document.data) == ("sinks" in document.data):
+        if (document.data.get("sink") is None) == (document.data.get("sinks") is None):
             document.complain((), "give either sink or sinks: where the rows go")
         try:
             return PipelineSpec.model_validate(document.data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -22,9 +22,17 @@ class SpecModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
+    null_means: ClassVar[frozenset[str]] = frozenset({"model_id_column", "partitioning", "buffer_rows"})
+    """Keys for which null says something; elsewhere it is as if the key were left out."""
+
     def options(self, *without: str) -> dict[str, Any]:
         """Return the values that the file gives, as keyword arguments; what it leaves out keeps its default."""
-        return {name: getattr(self, name) for name in self.model_fields_set if name not in without}
+        given = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+        return {
+            name: value
+            for name, value in given.items()
+            if name not in without and (value is not None or name in self.null_means)
+        }
 
 
 def _as_list(value: Any) -> Any:
@@ -65,7 +73,6 @@ Functions: TypeAlias = Annotated[
 ]
 Handler: TypeAlias = Annotated[str, AfterValidator(_check_handler)]
 OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
-Isolation: TypeAlias = Literal["auto", "thread", "process"]
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
 
 
@@ -150,6 +157,7 @@ class InferStep(SpecModel):
     args: dict[str, Any] = Field(default_factory=dict, description="options of the handler")
     inputs: str | list[str] | dict[str, str | list[str]] | None = None
     output: str | dict[str, str] = "prediction"
+    model_id_column: str | None = "model_id"
     inference_args: dict[str, Any] | None = None
     preprocess: Functions | None = None
     postprocess: Functions | None = None
@@ -158,12 +166,18 @@ class InferStep(SpecModel):
     max_batch_size: Positive | None = None
     max_batch_duration_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     concurrency: Positive | None = None
-    isolation: Isolation | None = None
+    isolation: Literal["thread", "process"] | None = None
+    num_gpus: Annotated[float, Field(ge=0)] | None = None
+    accelerator: str | None = None
+    min_ram: str | None = None
     on_error: OnError | None = None
+    version: str | None = None
     name: str | None = None
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> InferStep:
+        if self.batch_size and (self.min_batch_size or self.max_batch_size):
+            raise ValueError("batch_size fixes the size; leave out either it or min_batch_size and max_batch_size")
         if self.min_batch_size and self.max_batch_size and self.min_batch_size > self.max_batch_size:
             raise ValueError(
                 f"min_batch_size ({self.min_batch_size}) must not be above max_batch_size ({self.max_batch_size})"
@@ -181,26 +195,32 @@ class InferStep(SpecModel):
         return self
 
 
-class FunctionStep(SpecModel):
-    """A function over rows."""
+class ReplicatedStep(SpecModel):
+    """What steps share that run a function of the user's."""
 
     function: Function
-    args: dict[str, Any] = Field(default_factory=dict, description="arguments of the class's constructor")
     concurrency: Positive | None = None
-    isolation: Isolation | None = None
+    isolation: Literal["auto", "thread", "process"] | None = None
     on_error: OnError | None = None
+    version: str | None = None
     name: str | None = None
+
+
+class FunctionStep(ReplicatedStep):
+    """A function over rows."""
+
+    args: dict[str, Any] = Field(default_factory=dict, description="arguments of the class's constructor")
 
 
 class MapBatchesStep(FunctionStep):
     """A function over batches of rows."""
 
-    batch_format: Literal["rows", "numpy", "pandas", "pyarrow"] | None = None
+    batch_format: Literal["numpy", "pyarrow", "pandas", "rows"] | None = None
     batch_size: Positive | None = None
     row_wise: bool | None = None
 
 
-class AddColumnStep(FunctionStep):
+class AddColumnStep(ReplicatedStep):
     """A column worked out from each row."""
 
     column: str
@@ -210,13 +230,21 @@ class ApplyStep(SpecModel):
     """A function from Dataset to Dataset."""
 
     function: Function
+    args: dict[str, Any] = Field(default_factory=dict, description="further arguments of the function")
 
 
 class ShuffleStep(SpecModel):
     """Rows in random order."""
 
     seed: int
-    buffer_rows: Positive | None = None
+    buffer_rows: Annotated[int, Field(ge=2)] | None = None
+    files: bool | None = None
+
+
+class ReshuffleStep(SpecModel):
+    """A break between stages; it takes nothing but a name."""
+
+    name: str | None = None
 
 
 class Step(SpecModel):
@@ -235,6 +263,7 @@ class Step(SpecModel):
     rename: dict[str, str] | None = None
     limit: Annotated[int, Field(ge=0)] | None = None
     random_shuffle: ShuffleStep | None = None
+    reshuffle: ReshuffleStep | None = None
     apply: ApplyStep | None = None
 
     @model_validator(mode="after")
@@ -262,6 +291,7 @@ class FileSink(SpecModel):
     """What all sinks share."""
 
     path: str = Field(min_length=1, description="folder or URL")
+    name: str | None = None
     if_exists: Literal["resume", "overwrite", "fail"] | None = None
     target_part_bytes: Positive | None = None
     rows_per_part: Positive | None = None
