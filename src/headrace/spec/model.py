@@ -83,17 +83,17 @@ class FileSource(SpecModel):
     storage_options: dict[str, Any] | None = None
 
 
-class TableSource(FileSource):
-    """What sources with columns share."""
+class RowSource(FileSource):
+    """What sources share whose files hold many rows."""
 
-    columns: list[str] | None = None
     include_path: str | None = Field(None, description="name of a column for the file that a row comes from")
     partitioning: Literal["hive"] | None = "hive"
 
 
-class TypedSource(TableSource):
+class TypedSource(RowSource):
     """What sources share whose types are found from a sample."""
 
+    columns: list[str] | None = None
     dtypes: dict[str, str] | None = Field(None, description="column: type, for instance zip: string")
     type_conflicts: Literal["error", "text"] = "error"
 
@@ -115,13 +115,14 @@ class JsonSource(TypedSource):
     type: Literal["json"]
 
 
-class ParquetSource(TableSource):
+class ParquetSource(RowSource):
     """Parquet files."""
 
     type: Literal["parquet"]
+    columns: list[str] | None = None
 
 
-class TextSource(FileSource):
+class TextSource(RowSource):
     """Text files, a row a line."""
 
     type: Literal["text"]
@@ -142,6 +143,7 @@ class ImagesSource(FileSource):
     size: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = Field(
         None, description="[width, height] in pixels"
     )
+    pattern: Texts | None = None
 
 
 Source: TypeAlias = Annotated[
@@ -313,6 +315,8 @@ class ParquetSink(FileSink):
     """Parquet files."""
 
     type: Literal["parquet"]
+    compression: str | None = None
+    compression_level: int | None = None
 
 
 Sink: TypeAlias = Annotated[CsvSink | JsonSink | ParquetSink, Field(discriminator="type")]
