@@ -162,7 +162,7 @@ class Block:
         ordinals = self.ordinal_array()
         a = int(np.searchsorted(ordinals, low[0])) if low != self.start else 0
         b = int(np.searchsorted(ordinals, high[0])) if high != self.end else self.num_rows
-        return self._piece(a, b, low, high, first=False, last=False)
+        return self._piece(a, b, low, high, first=low == self.start, last=high == self.end)
 
     def _piece(self, a: int, b: int, start: Position, end: Position, *, first: bool, last: bool) -> Block:
         failures = self.failures

@@ -105,7 +105,8 @@ def publish(receipt: str, *, folder: str) -> None:
     if root is None:
         _upload(part, folder)
         return
-    hidden, final = os.path.join(root, part.hidden), os.path.join(root, part.name)
+    # Normalised as text: the folder of dead letters, say, may be a link, whose ".." is somewhere else.
+    hidden, final = os.path.normpath(os.path.join(root, part.hidden)), os.path.join(root, part.name)
     try:
         if os.path.exists(hidden):
             _move(hidden, final)

@@ -1,0 +1,440 @@
+"""The committer: takes blocks in any order and publishes their rows, once each, in the order of the input.
+
+A block goes through `Arrivals` (order), `Holdings` (memory and segments) and a `Part`, which two threads encode while it
+fills. Full parts are prepared, entered in the journal (this is the commit) and published. See docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from headrace.engine.commit.arrivals import Arrivals
+from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.done import Done
+from headrace.engine.commit.encoder import Encoder
+from headrace.engine.commit.flushing import FillRate, should_flush
+from headrace.engine.commit.holdings import Holdings
+from headrace.engine.commit.identity import JobIdentity
+from headrace.engine.commit.opening import open_output
+from headrace.engine.commit.part import Part, PartSize, whole_cut
+from headrace.engine.commit.home import DEAD_LETTERS, Home
+from headrace.engine.commit.journal import LettersRecord, Totals
+from headrace.errors import BalanceError, HeadraceError, SinkError
+from headrace.metrics.statistics import SinkStatistics
+from headrace.records.types import TypeQuarrelError, unify_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from headrace.engine.commit.journal import SplitRecord
+    from headrace.engine.commit.piece import Piece
+    from headrace.records.block import Block, Unit
+    from headrace.sinks.sink import Sink
+
+TICK_SECS = 0.05
+MEMORY_BUDGET_BYTES = 96 * 2**20
+MAX_PARTS_BEING_ENCODED = 2
+
+
+class Committer:
+    """Commits one sink's rows. All methods may be called from any thread; `open` first, `finish` or `abort` last.
+
+    Raises:
+        OutputExistsError: on `open`, the output holds what is not this job's.
+        ResumeError: on `open`, the output is another job's or damaged.
+        SinkError: the output cannot be written; every later call raises it too.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        *,
+        identity: JobIdentity,
+        units: Sequence[Unit],
+        if_exists: Literal["resume", "overwrite", "fail"] = "resume",
+        dead_letters: str | None = None,
+        target_part_bytes: int | None = None,
+        rows_per_part: int | None = None,
+        memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sink = sink
+        self._identity = JobIdentity({**identity.components, "output format": type(sink).__name__}, identity.unknown)
+        self._units = units
+        self._if_exists = if_exists
+        self._size = PartSize.of(target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
+        self._budget_bytes = memory_budget_bytes
+        self._clock = clock
+        folder = sink.folder
+        if dead_letters is None and folder is not None:
+            dead_letters = f"{folder.rstrip('/')}/{DEAD_LETTERS}"
+        self._dead_letters = dead_letters
+
+        self._mutex = threading.RLock()
+        self._wake_flusher = threading.Condition(self._mutex)
+        self._changed = threading.Condition(self._mutex)
+        """Notified when parts are prepared or committed, and at errors."""
+        self._error: HeadraceError | None = None
+        self._opened = False
+        self._closing = False
+        self._flusher_idle = False
+        self._totals = self._before = Totals()
+        self._part: Part | None = None
+        self._closed: deque[Part] = deque()
+        self._closed_count = 0
+        self._rate = FillRate()
+        self._schema: pa.Schema | None = None
+        """The widest schema so far."""
+        self._empty_schema: pa.Schema | None = None
+        """Of blocks without rows: better than none if there never are any rows."""
+
+    def open(self) -> None:
+        """Claim the output, check that it is this job's, and mend what a crash left; raises before it writes."""
+        self._home = Home(self._sink.folder)
+        self._home.inspect(if_exists=self._if_exists)
+        self._home.claim()
+        try:
+            opened = open_output(
+                self._sink, self._home, self._identity, self._units, self._if_exists, self._dead_letters
+            )
+        except BaseException:
+            self._home.release()
+            raise
+        self._journal, self._segments = opened.journal, opened.segments
+        self._done = opened.done
+        self._before = opened.before
+        self._totals = self._journal.totals
+        self._schema = self._journal.schema
+        self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
+        self._encoder = Encoder(self._sink, self._holdings, self._home.staging, self._mutex)
+        self._letters = opened.letters
+        self._next_number = self._totals.parts
+        self._arrivals = Arrivals(self._units, frontier=self._journal.frontier)
+        self._commit_lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
+        with self._mutex:
+            for piece in opened.recovered:
+                self._arrange(piece)
+        self._opened = True
+        self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
+        self._flusher.start()
+
+    @property
+    def done(self) -> Done:
+        """What earlier runs have finished."""
+        return self._done
+
+    def record_splits(self, splits: Iterable[SplitRecord]) -> None:
+        """Keep what is known of splits in the journal."""
+        self._journal.record_splits(splits)
+
+    def splits(self) -> list[SplitRecord]:
+        """Return the splits that this run and earlier ones recorded."""
+        return self._journal.splits()
+
+    def put(self, block: Block) -> None:
+        """Take a block, in any order; blocks while parts are encoded more slowly than they fill.
+
+        Raises:
+            BalanceError: its range has been delivered before.
+            SinkError: the output cannot be written, or the types of its columns do not go with the earlier rows'.
+        """
+        if block.failures and self._dead_letters is None:
+            raise SinkError(f"{self._sink.name}: rows have failed and there is no folder for them; pass dead_letters=")
+        with self._mutex:
+            self._check()
+            if block.start >= block.end:
+                assert block.num_rows == 0 and not block.failures, block
+                return
+            try:
+                self._arrange(self._holdings.take(block, now=self._clock()))
+                self._holdings.make_room()
+            except HeadraceError as error:
+                self._fail(error)
+                raise
+            if self._flusher_idle:
+                self._wake_flusher.notify()
+            self._changed.wait_for(lambda: self._error or self._unprepared() <= MAX_PARTS_BEING_ENCODED)
+            self._check()
+
+    def finish(self, *, schema: pa.Schema | None = None) -> None:
+        """Publish the rest and mark the job done; `schema` is for an output without any row.
+
+        Raises:
+            BalanceError: not every unit has been delivered to its end.
+            SinkError: the output cannot be written.
+        """
+        if self._done.everything:
+            self._stop_threads()
+            self._segments.remove_all()
+            self._home.clear_work()
+            self._close()
+            return
+        with self._mutex:
+            self._check()
+            if not self._arrivals.complete or self._arrivals.waiting():
+                raise BalanceError(
+                    f"{self._sink.name}: the run ended without {self._arrivals.missing()};"
+                    " this is a bug in Headrace, please report it"
+                )
+            self._close_part()
+            self._changed.wait_for(lambda: self._error or not self._closed)
+            self._check()
+        self._stop_threads()
+        if self._totals.parts == 0:
+            self._write_empty_part(schema or self._schema or self._empty_schema or pa.schema([]))
+        self._rewrite_narrow_parts()
+        crash_point("finish.before")
+        self._journal.finish()
+        crash_point("finish.marked")
+        self._segments.remove_all()
+        self._home.clear_work()
+        crash_point("finish.cleaned")
+        self._close()
+
+    def abort(self) -> None:
+        """Make durable what is complete, discard what is not, and close; raises nothing."""
+        if not self._opened:
+            return
+        with self._mutex:
+            self._changed.wait_for(lambda: self._error or not self._unprepared())
+            self._closing = True
+        self._stop_threads()
+        with suppress(HeadraceError):
+            self._holdings.save()
+        for part in [*self._closed, *([self._part] if self._part else [])]:
+            if part.writer is not None and not part.prepared:
+                with suppress(OSError, HeadraceError):
+                    part.writer.discard()
+        self._close()
+
+    def flush(self) -> None:
+        """Write rows that have waited too long to a segment. Called by a thread of its own, and by tests."""
+        with self._mutex:
+            oldest = self._holdings.oldest_arrival
+            now = self._clock()
+            fill = 0.0 if self._part is None else self._size.fill(rows=self._part.rows, nbytes=self._part.nbytes)
+            self._rate.observe(self._closed_count + fill, now=now)
+            if oldest is None or self._error:
+                return
+            if should_flush(now - oldest, fill=fill, fills_per_sec=self._rate.per_sec):
+                try:
+                    self._holdings.save()
+                except HeadraceError as error:
+                    self._fail(error)
+
+    def statistics(self) -> SinkStatistics:
+        """Return what the sink holds; rows count once they are committed."""
+        with self._mutex:
+            totals, before = self._totals, self._before
+        return SinkStatistics(
+            name=self._sink.name,
+            folder=self._sink.folder,
+            rows=max(totals.rows, before.rows),
+            rows_before=before.rows,
+            with_error=max(totals.with_error, before.with_error),
+            parts=totals.parts,
+            nbytes=totals.nbytes,
+            dead_letters=max(totals.dead_letters, before.dead_letters),
+            dead_letters_before=before.dead_letters,
+            dead_letters_folder=self._dead_letters,
+        )
+
+    # --- order: under the mutex ---------------------------------------------------------------------------------------
+
+    def _arrange(self, piece: Piece) -> None:
+        for ready in self._arrivals.add(piece):
+            self._append(ready)
+
+    def _append(self, piece: Piece) -> None:
+        rest: Piece | None = piece
+        while rest is not None:
+            part = self._part_for(rest)
+            piece, rest = rest, None
+            if piece.rows:
+                row = self._size.rows_to_take(piece.rows, piece.nbytes, rows=part.rows, nbytes=part.nbytes)
+                cut = None if row >= piece.rows else whole_cut(self._holdings.block_of(piece), row)
+                if cut is not None:
+                    piece, rest = self._holdings.split(piece, cut)
+            part.add(piece)
+            if part.is_full(self._size):
+                self._close_part()
+            elif self._encoder.wants(part):
+                self._start(part)
+
+    def _part_for(self, piece: Piece) -> Part:
+        if piece.rows:
+            self._widen(piece)
+        elif self._empty_schema is None:
+            self._empty_schema = piece.schema
+        if self._part is None:
+            self._part = Part()
+        if piece.rows and self._part.number is None:
+            self._part.number, self._part.schema = self._next_number, self._schema
+            self._next_number += 1
+        return self._part
+
+    def _widen(self, piece: Piece) -> None:
+        known = self._schema
+        if known is not None and piece.schema.equals(known):
+            return
+        try:
+            wide = unify_schemas([piece.schema] if known is None else [known, piece.schema])
+        except TypeQuarrelError as error:
+            origin = piece.block.origin if piece.block is not None else None
+            where = f" from {origin.file}" if origin is not None else ""
+            raise SinkError(
+                f"{self._sink.name}: column {error.column!r} is {error.left} in earlier rows and {error.right} in rows"
+                f"{where}; make the step that writes it answer one type, or pass dtypes= where it is read"
+            ) from error
+        if known is None or not wide.equals(known):
+            self._sink.check(wide)
+            self._schema = wide
+            if self._part is not None and self._part.rows:
+                self._close_part()
+
+    def _close_part(self) -> None:
+        part, self._part = self._part, None
+        if part is None or not part.pieces:
+            return
+        part.closed = True
+        self._closed.append(part)
+        self._closed_count += 1
+        self._start(part)
+
+    # --- encoding and commit ------------------------------------------------------------------------------------------
+
+    def _start(self, part: Part) -> None:
+        if not part.busy:
+            part.busy = True
+            self._pool.submit(self._encode, part)
+
+    def _unprepared(self) -> int:
+        return sum(not part.prepared for part in self._closed)
+
+    def _encode(self, part: Part) -> None:
+        try:
+            if self._encoder.run(part):
+                self._commit_ready()
+        except HeadraceError as error:
+            self._fail(error)
+        except Exception as error:  # whatever a user's sink raises
+            self._fail(SinkError(f"{self._sink.name} failed: {type(error).__name__}: {error}"))
+
+    def _commit_ready(self) -> None:
+        with self._commit_lock:
+            while True:
+                with self._mutex:
+                    group = self._ready()
+                    self._changed.notify_all()
+                if not group:
+                    return
+                self._commit(group)
+                with self._mutex:
+                    for part in group:
+                        self._closed.popleft()
+                        for piece in part.pieces:
+                            self._holdings.release(piece)
+                    self._changed.notify_all()
+                crash_point("segments.released")
+
+    def _ready(self) -> list[Part]:
+        """Return the parts that may be committed: the first prepared ones, up to the last that ends between rows."""
+        ready: list[Part] = []
+        for part in self._closed:
+            if not part.prepared:
+                break
+            ready.append(part)
+        while ready and not ready[-1].ends_whole:
+            ready.pop()
+        return ready
+
+    def _commit(self, group: list[Part]) -> None:
+        failures = [failure for part in group for failure in part.failures]
+        letters = []
+        if failures and self._letters is not None:
+            number = self._totals.letters
+            receipt = self._letters.prepare(number, failures)
+            letters = [LettersRecord(number=number, receipt=receipt, rows=len(failures))]
+            crash_point("letters.prepared")
+        parts = [part.record() for part in group if part.number is not None]
+        errors = sum(part.errors for part in group)
+        self._journal.commit(parts, letters, frontier=group[-1].end, with_error=errors)
+        for part_record in parts:
+            self._sink.publish(part_record.receipt)
+            crash_point("part.published")
+        for letter in letters:
+            assert self._letters is not None
+            self._letters.publish(letter.receipt)
+            crash_point("letters.published")
+        self._journal.mark_published()
+        crash_point("journal.marked")
+        with self._mutex:
+            self._totals = self._totals.plus(parts, letters, with_error=errors)
+
+    def _write_empty_part(self, schema: pa.Schema) -> None:
+        self._sink.check(schema)
+        part = Part(number=0, schema=schema, closed=True, busy=True)
+        self._encoder.run(part)
+        record = part.record()
+        self._journal.commit([record], [], frontier=self._journal.frontier)
+        self._sink.publish(record.receipt)
+        self._journal.mark_published()
+        self._totals = self._totals.plus([record], [], with_error=0)
+
+    def _rewrite_narrow_parts(self) -> None:
+        wide = self._schema
+        if wide is None or self._sink.holds_late_columns():
+            return
+        narrow = [part for part in self._journal.parts() if part.rewriting or not part.schema.equals(wide)]
+        if not narrow:
+            return
+        self._journal.mark_rewriting(part.number for part in narrow)
+        crash_point("rewrite.marked")
+        for part in narrow:
+            self._sink.rewrite(part.receipt, wide, self._home.staging)
+            crash_point("rewrite.replaced")
+            self._journal.mark_rewritten(part.number, wide, self._home.size_of(part.receipt))
+            crash_point("rewrite.recorded")
+        self._totals = self._journal.totals
+
+    # --- threads and ends ---------------------------------------------------------------------------------------------
+
+    def _flush_by_time(self) -> None:
+        with self._mutex:
+            while not self._closing:
+                self._flusher_idle = self._holdings.oldest_arrival is None
+                self._wake_flusher.wait(None if self._flusher_idle else TICK_SECS)
+                if not self._closing:
+                    self.flush()
+
+    def _fail(self, error: HeadraceError) -> None:
+        with self._mutex:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _stop_threads(self) -> None:
+        with self._mutex:
+            self._closing = True
+            self._wake_flusher.notify_all()
+        self._flusher.join()
+        self._pool.shutdown(wait=True)
+
+    def _close(self) -> None:
+        self._stop_threads()
+        self._segments.close()
+        with suppress(HeadraceError):
+            self._journal.close()
+        self._home.release()
+        self._opened = False

@@ -1,0 +1,46 @@
+"""Places where a test may end the process as `kill -9` would, to prove that any place will do."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+VARIABLE = "HEADRACE_CRASH_AT"
+
+CRASH_POINTS = (
+    "open.claimed",
+    "open.created",
+    "open.published",
+    "segment.half",
+    "segment.appended",
+    "part.written",
+    "part.prepared",
+    "letters.prepared",
+    "journal.before",
+    "journal.after",
+    "part.published",
+    "letters.published",
+    "journal.marked",
+    "segments.released",
+    "rewrite.marked",
+    "rewrite.replaced",
+    "rewrite.recorded",
+    "finish.before",
+    "finish.marked",
+    "finish.cleaned",
+)
+
+_passed: Counter[str] = Counter()
+
+
+def crash_point(name: str) -> None:
+    """Do nothing, unless the environment says HEADRACE_CRASH_AT=name or name:n: then end the process at the n-th pass."""
+    target = os.environ.get(VARIABLE)
+    if target is None:
+        return
+    assert name in CRASH_POINTS, name
+    wanted, _, nth = target.partition(":")
+    if wanted == name:
+        _passed[name] += 1
+        if _passed[name] >= int(nth or 1):
+            os._exit(9)

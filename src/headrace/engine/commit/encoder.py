@@ -1,0 +1,89 @@
+"""Encoding: a part's pieces, in order, into the sink's writer."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.piece import Piece
+from headrace.records.types import conform
+from headrace.sinks.disk import cannot_write
+
+if TYPE_CHECKING:
+    import threading
+
+    from headrace.engine.commit.holdings import Holdings
+    from headrace.engine.commit.part import Part
+    from headrace.sinks.sink import Sink
+
+EAGER_BYTES = 8 * 2**20
+"""An open part is encoded while it fills, so many bytes at a time."""
+
+
+class Encoder:
+    """Feeds pieces to writers, in whatever thread calls it; one thread a part at a time."""
+
+    def __init__(self, sink: Sink, holdings: Holdings, staging: str, mutex: threading.RLock) -> None:
+        self._sink = sink
+        self._holdings = holdings
+        self._staging = staging
+        self._mutex = mutex
+
+    def wants(self, part: Part) -> bool:
+        """Say whether an open part has enough for a helping."""
+        return not part.busy and part.waiting_bytes >= EAGER_BYTES
+
+    def run(self, part: Part) -> bool:
+        """Encode what the part has; return whether it was closed and is prepared now.
+
+        Raises:
+            SinkError: the sink refuses.
+        """
+        try:
+            while isinstance(piece := self._next(part), Piece):
+                self._write(part, piece)
+            if piece == "later":
+                return False
+            if part.number is not None:
+                part.receipt = self._prepare(part)
+        except OSError as error:
+            raise cannot_write(
+                os.path.join(self._sink.folder or self._sink.name, f"part {part.number}"), error
+            ) from error
+        with self._mutex:
+            part.prepared = True
+        return True
+
+    def _next(self, part: Part) -> Piece | Literal["later", "closed"]:
+        with self._mutex:
+            if part.encoded < len(part.pieces):
+                piece = part.pieces[part.encoded]
+                part.waiting_bytes -= piece.nbytes if piece.rows else 0
+                return piece
+            # Decided under one lock with "there is no more", so that no two threads prepare a part.
+            part.busy = part.closed
+            return "closed" if part.closed else "later"
+
+    def _write(self, part: Part, piece: Piece) -> None:
+        block = self._holdings.block_of(piece)
+        part.failures.extend(block.failures)
+        if block.num_rows:
+            assert part.number is not None and part.schema is not None
+            if part.writer is None:
+                part.writer = self._sink.open_part(part.number, part.schema, self._staging)
+            part.writer.write(conform(block.batch, part.schema))
+        with self._mutex:
+            part.encoded += 1
+            if part.closed:
+                # It will be committed in a moment: nothing is gained by keeping the rows for a segment.
+                self._holdings.release_memory(piece)
+
+    def _prepare(self, part: Part) -> str:
+        assert part.number is not None and part.schema is not None
+        if part.writer is None:
+            part.writer = self._sink.open_part(part.number, part.schema, self._staging)
+        crash_point("part.written")
+        receipt = part.writer.prepare()
+        crash_point("part.prepared")
+        return receipt

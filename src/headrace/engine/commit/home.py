@@ -1,0 +1,217 @@
+"""The hidden folder beside the parts: who owns it, what is in it, and what may be removed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.journal import remove_journal
+from headrace.errors import OutputExistsError, SinkError
+from headrace.sinks.disk import cannot_write
+from headrace.sinks.folder import PartReceipt, filesystem, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HIDDEN = ".headrace"
+JOURNAL = "journal.sqlite"
+DEAD_LETTERS = "_dead_letters"
+OUR_PART = re.compile(r"part-\d{5,}\.(csv|jsonl|parquet)")
+OUR_LETTERS = re.compile(r"failures-\d{5,}\.jsonl")
+
+
+class Home:
+    """Where one output keeps its journal, segments and unfinished files.
+
+    For a local output that is `OUT/.headrace/`, held with a lock while a run writes there. Any other output has a
+    temporary folder instead, so that nothing survives the run and nothing is resumed.
+    """
+
+    def __init__(self, output: str | None) -> None:
+        self.output = output
+        root = None if output is None else local_path(output)
+        self.root = root
+        """The output folder where it is local."""
+        self._temporary = root is None
+        self.path = "" if root is None else os.path.join(root, HIDDEN)
+        """The hidden folder; a temporary one has no name before `claim`."""
+        self._lock: int | None = None
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.path, JOURNAL)
+
+    @property
+    def staging(self) -> str:
+        return os.path.join(self.path, "staging")
+
+    @property
+    def segments(self) -> str:
+        return os.path.join(self.path, "segments")
+
+    @property
+    def has_journal(self) -> bool:
+        return bool(self.path) and os.path.exists(self.journal)
+
+    def inspect(self, *, if_exists: str) -> None:
+        """Raise for an output that this job may not write to; changes nothing.
+
+        Raises:
+            OutputExistsError: there are files that Headrace did not write, or any with if_exists="fail".
+            SinkError: the output is a file, or cannot be read.
+        """
+        if self.root is None:
+            self._inspect_remote(if_exists)
+            return
+        try:
+            names = sorted(os.listdir(self.root))
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            raise SinkError(f"{self.root} is a file, but the output is a folder; choose another output") from None
+        except OSError as error:
+            raise cannot_write(self.root, error) from error
+        self._judge([n for n in names if not n.startswith(".")], if_exists)
+
+    def claim(self) -> None:
+        """Make the folders and take the lock.
+
+        Raises:
+            SinkError: another process is writing there, or the disk refuses.
+        """
+        try:
+            if self._temporary:
+                self.path = tempfile.mkdtemp(prefix="headrace-")
+            else:
+                os.makedirs(self.path, exist_ok=True)
+                self._take_lock()
+            for folder in (self.staging, self.segments):
+                os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            self.release()
+            raise cannot_write(self.output or self.path, error) from error
+        crash_point("open.claimed")
+
+    def clear(self) -> None:
+        """Remove the journal, and with it all that is not visible."""
+        remove_journal(self.journal)
+        for folder in (self.staging, self.segments):
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder, exist_ok=True)
+
+    def clear_output(self, dead_letters: str | None) -> None:
+        """Remove the parts and dead letters that Headrace wrote.
+
+        The journal must be gone already: without it no later run takes the remains for a finished part of its work.
+        """
+        if self.output is not None:
+            _remove_matching(self.output, OUR_PART)
+        if dead_letters is not None:
+            _remove_matching(dead_letters, OUR_LETTERS)
+
+    def name_of(self, receipt: str) -> str:
+        """Return what a person calls a part."""
+        part = PartReceipt.parse(receipt)
+        return receipt if part is None else os.path.join(self.output or "", part.name)
+
+    def size_of(self, receipt: str) -> int | None:
+        """Return the bytes of a published part: -1 if it is missing, None where that cannot be told."""
+        part = PartReceipt.parse(receipt)
+        if part is None or self.root is None:
+            return None
+        try:
+            return os.path.getsize(os.path.join(self.root, part.name))
+        except FileNotFoundError:
+            return -1
+
+    def clear_staging(self) -> None:
+        """Remove unfinished files that no journal entry speaks of."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        os.makedirs(self.staging, exist_ok=True)
+
+    def clear_work(self) -> None:
+        """Remove what only an unfinished job needs."""
+        for folder in (self.staging, self.segments):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def release(self) -> None:
+        """Give the lock back, and remove a temporary home."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        if self._temporary and self.path:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise SinkError(
+                f"another run is writing to {self.output}; wait for it or stop it, or choose another output"
+            ) from None
+
+    def _inspect_remote(self, if_exists: str) -> None:
+        if self.output is None:
+            return
+        fs, path = filesystem(self.output)
+        try:
+            names = sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise cannot_write(self.output, error) from error
+        if names and if_exists != "overwrite":
+            raise OutputExistsError(
+                f"{self.output} holds files already ({_some(names)}), and a job that writes to a URL cannot go on where"
+                ' it was; pass if_exists="overwrite" (--overwrite) or choose another output'
+            )
+        self._judge(names, if_exists)
+
+    def _judge(self, names: list[str], if_exists: str) -> None:
+        if if_exists == "fail" and (names or self.has_journal):
+            raise OutputExistsError(
+                f'{self.output} holds files already ({_some(names)}) and if_exists="fail" was asked for; choose another'
+                ' output, or pass if_exists="resume" or "overwrite"'
+            )
+        if if_exists == "resume" and names and not self.has_journal:
+            ours = all(OUR_PART.fullmatch(n) or n == DEAD_LETTERS for n in names)
+            advice = 'pass if_exists="overwrite" (--overwrite) to replace them, or ' if ours else ""
+            raise OutputExistsError(
+                f"{self.output} holds files that no unfinished job of Headrace knows of ({_some(names)});"
+                f" {advice}choose an empty folder"
+            )
+        if if_exists == "overwrite":
+            foreign = [n for n in names if not OUR_PART.fullmatch(n) and n != DEAD_LETTERS]
+            if foreign:
+                raise OutputExistsError(
+                    f"{self.output} holds files that Headrace did not write ({_some(foreign)}), which overwriting would"
+                    " mix with the result; move them, or choose another output"
+                )
+
+
+def _remove_matching(folder: str, pattern: re.Pattern[str]) -> None:
+    root = local_path(folder)
+    if root is None:
+        fs, path = filesystem(folder)
+        if fs.exists(path):
+            for entry in fs.ls(path, detail=False):
+                if pattern.fullmatch(entry.rsplit("/", 1)[-1]):
+                    fs.rm_file(entry)
+        return
+    if os.path.isdir(root):
+        for name in os.listdir(root):
+            if pattern.fullmatch(name):
+                os.unlink(os.path.join(root, name))
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+    return ", ".join(listed[:3]) + more

@@ -1,0 +1,304 @@
+"""The journal: a small SQLite file that says what is committed.
+
+A commit (parts, dead letters, frontier) is one transaction with `synchronous=FULL`: it is on the disk before a part gets
+its visible name, and the part was on the disk before it. So after a power cut the journal never promises what is not
+there, and what it promises without being visible is published again at the next start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.identity import AFRESH, JobIdentity
+from headrace.errors import ResumeError, SinkError
+from headrace.records.block import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from headrace.engine.commit.done import Place
+
+FORMAT = "1"
+TABLES = """
+create table if not exists meta (key text primary key, value text) without rowid;
+create table if not exists splits (number integer primary key, label text, version text, fingerprint text);
+create table if not exists parts (
+    number integer primary key, receipt text, rows integer, nbytes integer, schema blob,
+    published integer default 0, rewriting integer default 0);
+create table if not exists letters (
+    number integer primary key, receipt text, rows integer, published integer default 0);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRecord:
+    """What a run knew of a split, so that a later run can see whether it has changed."""
+
+    number: int
+    label: str
+    version: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRecord:
+    """A committed part."""
+
+    number: int
+    receipt: str
+    rows: int
+    nbytes: int
+    schema: pa.Schema
+    published: bool = False
+    rewriting: bool = False
+    """It is being replaced under a wider schema, so that its size is not known for sure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LettersRecord:
+    """A committed file of dead letters."""
+
+    number: int
+    receipt: str
+    rows: int
+    published: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What is committed."""
+
+    rows: int = 0
+    with_error: int = 0
+    parts: int = 0
+    nbytes: int = 0
+    dead_letters: int = 0
+    letters: int = 0
+    """Files of dead letters."""
+
+    def plus(self, parts: Sequence[PartRecord], letters: Sequence[LettersRecord], *, with_error: int) -> Totals:
+        """Return the totals after a commit."""
+        return Totals(
+            rows=self.rows + sum(part.rows for part in parts),
+            with_error=self.with_error + with_error,
+            parts=self.parts + len(parts),
+            nbytes=self.nbytes + sum(part.nbytes for part in parts),
+            dead_letters=self.dead_letters + sum(letter.rows for letter in letters),
+            letters=self.letters + len(letters),
+        )
+
+
+class Journal:
+    """One output's journal. Thread-safe."""
+
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        with self._errors():
+            if read_only:
+                self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+            else:
+                self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+                self._db.execute("pragma journal_mode=wal")
+                self._db.execute("pragma synchronous=normal")
+                self._db.executescript(TABLES)
+            found = self._meta("format")
+        if found not in (None, FORMAT):
+            self.close()
+            raise ResumeError(f"{path} was written by another version of Headrace (format {found}); {AFRESH}")
+
+    def begin(self, identity: JobIdentity, *, dead_letters: str | None) -> None:
+        """Note whose journal this is."""
+        with self._transaction():
+            self._set("format", FORMAT)
+            self._set("identity", json.dumps([identity.components, identity.unknown]))
+            if dead_letters is not None:
+                self._set("dead_letters", dead_letters)
+            self._set("state", "unfinished")
+
+    @property
+    def identity(self) -> JobIdentity | None:
+        """Whose journal this is; None for a new one."""
+        text = self._meta("identity")
+        return None if text is None else JobIdentity(*json.loads(text))
+
+    @property
+    def dead_letters(self) -> str | None:
+        """The folder of dead letters."""
+        return self._meta("dead_letters")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job is done."""
+        return self._meta("state") == "finished"
+
+    @property
+    def frontier(self) -> Place | None:
+        """The place up to which all is committed; None before the first commit."""
+        text = self._meta("frontier")
+        if text is None:
+            return None
+        unit, position = json.loads(text)
+        return Unit(unit[0], tuple(unit[1:])), tuple(position)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The widest schema of all parts."""
+        return next((part.schema for part in reversed(self.parts())), None)
+
+    @property
+    def totals(self) -> Totals:
+        """What is committed."""
+        with self._lock, self._errors():
+            parts = self._db.execute("select coalesce(sum(rows), 0), count(*), coalesce(sum(nbytes), 0) from parts")
+            rows, count, nbytes = parts.fetchone()
+            failed, files = self._db.execute("select coalesce(sum(rows), 0), count(*) from letters").fetchone()
+        with_error = int(self._meta("with_error") or 0)
+        return Totals(rows=rows, with_error=with_error, parts=count, nbytes=nbytes, dead_letters=failed, letters=files)
+
+    def parts(self) -> list[PartRecord]:
+        """Return the committed parts, in order."""
+        query = "select number, receipt, rows, nbytes, schema, published, rewriting from parts order by number"
+        with self._lock, self._errors():
+            found = self._db.execute(query).fetchall()
+        return [
+            PartRecord(
+                number=number,
+                receipt=receipt,
+                rows=rows,
+                nbytes=nbytes,
+                schema=pa.ipc.read_schema(pa.py_buffer(schema)),
+                published=bool(published),
+                rewriting=bool(rewriting),
+            )
+            for number, receipt, rows, nbytes, schema, published, rewriting in found
+        ]
+
+    def letters(self) -> list[LettersRecord]:
+        """Return the committed files of dead letters, in order."""
+        query = "select number, receipt, rows, published from letters order by number"
+        with self._lock, self._errors():
+            found = self._db.execute(query).fetchall()
+        return [LettersRecord(number=n, receipt=r, rows=c, published=bool(p)) for n, r, c, p in found]
+
+    def commit(
+        self,
+        parts: Sequence[PartRecord],
+        letters: Sequence[LettersRecord],
+        *,
+        frontier: Place | None,
+        with_error: int = 0,
+    ) -> None:
+        """Commit, durably, all of it or nothing."""
+        crash_point("journal.before")
+        total = int(self._meta("with_error") or 0) + with_error
+        with self._transaction(durable=True):
+            for part in parts:
+                schema = part.schema.serialize().to_pybytes()
+                self._db.execute(
+                    "insert into parts (number, receipt, rows, nbytes, schema) values (?, ?, ?, ?, ?)",
+                    (part.number, part.receipt, part.rows, part.nbytes, schema),
+                )
+            for letter in letters:
+                self._db.execute(
+                    "insert into letters (number, receipt, rows) values (?, ?, ?)",
+                    (letter.number, letter.receipt, letter.rows),
+                )
+            if frontier is not None:
+                unit, position = frontier
+                self._set("frontier", json.dumps([[unit.split, *unit.lane], position]))
+            self._set("with_error", str(total))
+        crash_point("journal.after")
+
+    def mark_published(self) -> None:
+        """Note that everything committed so far is visible."""
+        with self._transaction():
+            self._db.execute("update parts set published = 1 where published = 0")
+            self._db.execute("update letters set published = 1 where published = 0")
+
+    def mark_rewriting(self, numbers: Iterable[int]) -> None:
+        """Note that parts are about to be replaced."""
+        with self._transaction(durable=True):
+            self._db.executemany("update parts set rewriting = 1 where number = ?", [(n,) for n in numbers])
+
+    def mark_rewritten(self, number: int, schema: pa.Schema, nbytes: int | None) -> None:
+        """Note that a part has been replaced."""
+        with self._transaction(durable=True):
+            self._db.execute(
+                "update parts set rewriting = 0, schema = ?, nbytes = coalesce(?, nbytes) where number = ?",
+                (schema.serialize().to_pybytes(), nbytes, number),
+            )
+
+    def finish(self) -> None:
+        """Note that the job is done."""
+        with self._transaction(durable=True):
+            self._set("state", "finished")
+
+    def record_splits(self, splits: Iterable[SplitRecord]) -> None:
+        """Keep what is known of splits; a fingerprint once known is not lost to a record without one."""
+        rows = [(s.number, s.label, s.version, s.fingerprint) for s in splits]
+        with self._transaction():
+            self._db.executemany(
+                "insert into splits values (?, ?, ?, ?) on conflict (number) do update set label = excluded.label,"
+                " version = excluded.version, fingerprint = coalesce(excluded.fingerprint, fingerprint)",
+                rows,
+            )
+
+    def splits(self) -> list[SplitRecord]:
+        """Return what was recorded, by number."""
+        with self._lock, self._errors():
+            found = self._db.execute("select number, label, version, fingerprint from splits order by number")
+            return [SplitRecord(*row) for row in found.fetchall()]
+
+    def close(self) -> None:
+        """Close the file; nothing is lost."""
+        with self._lock, self._errors():
+            self._db.close()
+
+    def _meta(self, key: str) -> Any:
+        with self._lock, self._errors():
+            row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def _set(self, key: str, value: str) -> None:
+        self._db.execute("insert or replace into meta values (?, ?)", (key, value))
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = False) -> Iterator[None]:
+        with self._lock, self._errors():
+            self._db.execute(f"pragma synchronous={'full' if durable else 'normal'}")
+            self._db.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise SinkError(
+                f"cannot write the journal {self._path}: {error}; make sure that the disk has room and this user may"
+                " write there, then run the same command again"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise ResumeError(f"the journal {self._path} is damaged ({error}); {AFRESH}") from error
+
+
+def remove_journal(path: str) -> None:
+    """Remove a journal with its side files."""
+    for suffix in ("", "-wal", "-shm"):
+        if os.path.exists(path + suffix):
+            os.unlink(path + suffix)

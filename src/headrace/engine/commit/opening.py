@@ -1,0 +1,187 @@
+"""Opening an output: whose it is, what a crash left, and what is done."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.dead_letters import DeadLetters
+from headrace.engine.commit.done import Done, joined
+from headrace.engine.commit.home import OUR_LETTERS
+from headrace.engine.commit.identity import AFRESH, check_same_job
+from headrace.engine.commit.journal import Journal, Totals
+from headrace.engine.commit.piece import Piece
+from headrace.engine.commit.segments import Segments, heads
+from headrace.errors import OutputExistsError, ResumeError
+from headrace.sinks.folder import local_path, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.engine.commit.done import Range
+    from headrace.engine.commit.home import Home
+    from headrace.engine.commit.identity import JobIdentity
+    from headrace.records.block import Unit
+    from headrace.sinks.sink import Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """An output that is ready for this run."""
+
+    journal: Journal
+    segments: Segments
+    letters: DeadLetters | None
+    done: Done
+    before: Totals
+    """What earlier runs finished, in parts and in segments."""
+    recovered: list[Piece] = field(default_factory=list)
+    """What lies in segments beyond the frontier."""
+
+
+def open_output(
+    sink: Sink, home: Home, identity: JobIdentity, units: Sequence[Unit], if_exists: str, dead_letters: str | None
+) -> Opened:
+    """Make an output ready: begun afresh, or mended and gone on with.
+
+    Raises:
+        ResumeError: it belongs to another job, or was damaged.
+    """
+    journal = _journal(home, identity, units, if_exists, dead_letters)
+    try:
+        where = dead_letters or journal.dead_letters
+        letters = DeadLetters(where, home.staging) if where else None
+        _publish_again(sink, journal, letters)
+        crash_point("open.published")
+        _check_parts(home, journal)
+        home.clear_staging()
+        segments = Segments(home.segments)
+        recovered = [] if journal.finished else _recover(segments, journal)
+        segments.trim()
+    except BaseException:
+        journal.close()
+        raise
+    before = _before(journal.totals, recovered)
+    return Opened(
+        journal=journal,
+        segments=segments,
+        letters=letters,
+        done=_done(journal, recovered, before),
+        before=before,
+        recovered=recovered,
+    )
+
+
+def _journal(
+    home: Home, identity: JobIdentity, units: Sequence[Unit], if_exists: str, dead_letters: str | None
+) -> Journal:
+    if home.has_journal and if_exists == "resume":
+        journal = Journal(home.journal)
+        try:
+            then = journal.identity
+            if then is not None and _something_finished(home, journal):
+                check_same_job(str(home.output), then=then, now=identity, rows=_rows_finished(home, journal))
+                frontier = journal.frontier
+                if frontier is not None and frontier[0] not in units:
+                    raise ResumeError(
+                        f"{home.output}: the input has fewer splits than when this output was begun; {AFRESH}"
+                    )
+                return journal
+        except BaseException:
+            journal.close()
+            raise
+        journal.close()
+    if dead_letters is not None and if_exists != "overwrite":
+        _refuse_others_letters(dead_letters)
+    home.clear()
+    if if_exists == "overwrite":
+        home.clear_output(dead_letters)
+    journal = Journal(home.journal)
+    journal.begin(identity, dead_letters=dead_letters)
+    sync(home.path)
+    crash_point("open.created")
+    return journal
+
+
+def _something_finished(home: Home, journal: Journal) -> bool:
+    return journal.finished or journal.frontier is not None or any(True for _ in heads(home.segments))
+
+
+def _rows_finished(home: Home, journal: Journal) -> int:
+    frontier = journal.frontier
+    waiting = sum(rows for unit, start, rows in heads(home.segments) if frontier is None or (unit, start) >= frontier)
+    return journal.totals.rows + waiting
+
+
+def _refuse_others_letters(folder: str) -> None:
+    root = local_path(folder)
+    if root is None or not os.path.isdir(root):
+        return
+    if any(OUR_LETTERS.fullmatch(name) for name in os.listdir(root)):
+        raise OutputExistsError(
+            f"{folder} holds dead letters of another job; move them, choose another folder with dead_letters=, or pass"
+            ' if_exists="overwrite" (--overwrite) to replace them'
+        )
+
+
+def _publish_again(sink: Sink, journal: Journal, letters: DeadLetters | None) -> None:
+    for part in journal.parts():
+        if not part.published:
+            sink.publish(part.receipt)
+    for letter in journal.letters():
+        if not letter.published and letters is not None:
+            letters.publish(letter.receipt)
+    journal.mark_published()
+
+
+def _check_parts(home: Home, journal: Journal) -> None:
+    for part in journal.parts():
+        size = home.size_of(part.receipt)
+        if size is None or size == part.nbytes or (part.rewriting and size >= 0):
+            continue
+        name = home.name_of(part.receipt)
+        what = "is missing" if size < 0 else f"has {size:,} bytes"
+        raise ResumeError(
+            f"{name} was finished with {part.nbytes:,} bytes and {what} now: somebody or something changed it."
+            f" Put it back as it was; or {AFRESH}"
+        )
+
+
+def _recover(segments: Segments, journal: Journal) -> list[Piece]:
+    frontier = journal.frontier
+    found = []
+    for block, saved in segments.recover():
+        if frontier is not None and (block.unit, block.end) <= frontier:
+            segments.release(saved)
+            continue
+        low = frontier[1] if frontier is not None and block.unit == frontier[0] else block.start
+        clipped = block.clip(low, block.end)
+        assert clipped is not None
+        piece = Piece.of(clipped, now=0.0, saved=saved)
+        piece.block = None  # read again when its turn comes
+        found.append(piece)
+    return found
+
+
+def _before(totals: Totals, pieces: list[Piece]) -> Totals:
+    return Totals(
+        rows=totals.rows + sum(piece.rows for piece in pieces),
+        with_error=totals.with_error + sum(piece.errors for piece in pieces),
+        dead_letters=totals.dead_letters + sum(piece.failures for piece in pieces),
+        parts=totals.parts,
+        nbytes=totals.nbytes,
+    )
+
+
+def _done(journal: Journal, pieces: list[Piece], before: Totals) -> Done:
+    by_unit: dict[Unit, list[Range]] = {}
+    for piece in pieces:
+        by_unit.setdefault(piece.unit, []).append((piece.start, piece.end))
+    return Done(
+        frontier=journal.frontier,
+        ranges={unit: joined(ranges) for unit, ranges in by_unit.items()},
+        everything=journal.finished,
+        rows=before.rows,
+    )

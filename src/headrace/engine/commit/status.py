@@ -1,0 +1,74 @@
+"""What an output folder says about itself, for `headrace status`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.engine.commit.home import HIDDEN, JOURNAL
+from headrace.engine.commit.identity import JobIdentity
+from headrace.engine.commit.journal import Journal, SplitRecord
+from headrace.engine.commit.segments import heads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputStatus:
+    """How far the job of one output folder has come; read without disturbing a run."""
+
+    folder: str
+    state: Literal["finished", "unfinished", "never ran"]
+    rows: int = 0
+    """Rows in parts."""
+    parts: int = 0
+    nbytes: int = 0
+    dead_letters: int = 0
+    dead_letters_folder: str | None = None
+    waiting_rows: int = 0
+    """Finished rows that wait in segments for their part."""
+    identity: JobIdentity = field(default_factory=JobIdentity)
+    splits: tuple[SplitRecord, ...] = ()
+
+
+def read_status(folder: str) -> OutputStatus:
+    """Read how far the job of a local output folder has come.
+
+    >>> read_status("no-such-folder").state
+    'never ran'
+
+    Raises:
+        ResumeError: the journal is damaged or of another version.
+    """
+    home = os.path.join(folder, HIDDEN)
+    path = os.path.join(home, JOURNAL)
+    if not os.path.exists(path):
+        return OutputStatus(folder=folder, state="never ran")
+    journal = Journal(path, read_only=True)
+    try:
+        identity = journal.identity
+        if identity is None:
+            return OutputStatus(folder=folder, state="never ran")
+        totals = journal.totals
+        return OutputStatus(
+            folder=folder,
+            state="finished" if journal.finished else "unfinished",
+            rows=totals.rows,
+            parts=totals.parts,
+            nbytes=totals.nbytes,
+            dead_letters=totals.dead_letters,
+            dead_letters_folder=journal.dead_letters,
+            waiting_rows=_waiting_rows(os.path.join(home, "segments"), journal),
+            identity=identity,
+            splits=tuple(journal.splits()),
+        )
+    finally:
+        journal.close()
+
+
+def _waiting_rows(folder: str, journal: Journal) -> int:
+    frontier = journal.frontier
+    rows = 0
+    for unit, start, count in heads(folder):
+        if frontier is None or (unit, start) >= frontier:
+            rows += count
+    return rows
