@@ -44,7 +44,7 @@ class Program:
             return [
                 *headrace_command(),
                 *("infer", f"sklearn:{model}", f"{source}/*.csv"),
-                *("--inputs", ",".join(FEATURES), "--method", "predict_proba", "--output-column", "score"),
+                *("--inputs", ",".join(FEATURES), "--option", "proba_column=1", "--output-column", "score"),
                 *("-o", str(out), "--quiet"),
             ]
         return [self.interpreter, str(FOLDER / self.script), str(source), str(model), str(out)]

@@ -12,9 +12,9 @@ FEATURES = ["age", "monthly_spend", "tenure_months", "tickets"]
 def main() -> None:
     """Score every file."""
     source, model_file, out = sys.argv[1:4]
-    model = SklearnModelHandler(model_file, method="predict_proba")
+    model = SklearnModelHandler(model_file, proba_column=1)
     customers = hr.read_csv(f"{source}/*.csv")
-    scored = customers.run_inference(model, inputs=FEATURES, output="score", postprocess=lambda p: p[:, 1])
+    scored = customers.run_inference(model, inputs=FEATURES, output="score")
     scored.write_parquet(out).run()
 
 
