@@ -78,7 +78,9 @@ def test_size_unknown() -> None:
 
 
 def test_what_was_found_finished_does_not_make_the_rest_look_fast() -> None:
-    found = SourceStatistics(name="read", splits=10, splits_found_finished=8, splits_read=1)
+    found = SourceStatistics(
+        name="read", splits=10, splits_found_finished=8, splits_read=1, bytes_total=1_000, bytes_read=100
+    )
     assert progress_of(RunStatistics(elapsed_secs=60.0, sources=(found,))).eta_secs == pytest.approx(60.0)
 
 

@@ -159,10 +159,12 @@ def _stage_cell(stage: StageStatistics) -> str:
 
 def _share_read(statistics: RunStatistics) -> float | None:
     total = sum(source.bytes_total for source in statistics.sources)
-    if total:
+    found = sum(source.splits_found_finished for source in statistics.sources)
+    # What an earlier run has finished is not read again, so that its bytes are not among those read.
+    if total and not found:
         return min(1.0, sum(source.bytes_read for source in statistics.sources) / total)
     splits = sum(source.splits for source in statistics.sources)
-    done = sum(source.splits_read + source.splits_found_finished for source in statistics.sources)
+    done = sum(source.splits_read for source in statistics.sources) + found
     return min(1.0, done / splits) if splits else None
 
 
