@@ -363,7 +363,7 @@ def _step(
 
 def _names(columns: tuple[Any, ...]) -> tuple[str, ...]:
     """Take names one by one or as one list."""
-    if len(columns) == 1 and not isinstance(columns[0], str):
+    if len(columns) == 1 and isinstance(columns[0], (list, tuple)):
         columns = tuple(columns[0])
     for column in columns:
         if not isinstance(column, str):

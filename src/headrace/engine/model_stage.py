@@ -222,7 +222,7 @@ class ModelStage(StageRun):
         """Run one batch and send its rows on."""
         batch = _concatenated([share.piece.batch for share in shares])
         started = time.perf_counter()
-        answered = next(iter(task.process(batch_block(batch))))
+        (answered,) = task.process(batch_block(batch))
         seconds = time.perf_counter() - started
         if not answered.failures:
             self._observed.append((batch.num_rows, seconds))

@@ -101,8 +101,8 @@ class LimitStage(OrderedStage):
         if self._finished:
             return
         if block.num_rows > self._left:
-            kept = block.cut([self._left])[0] if self._left else block.with_batch(block.batch.slice(0, 0))
-            block = replace(kept, ordinals=kept.ordinal_array())
+            kept = block.cut([self._left])[0] if self._left else replace(block, failures=())
+            block = replace(kept, batch=kept.batch.slice(0, self._left), ordinals=kept.ordinal_array()[: self._left])
         self._left -= block.num_rows
         if self._left == 0:
             self._finished = True

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 TARGET_BLOCK_BYTES = 16 * 2**20
 """Size that blocks are cut back to behind a fan-out."""
 
-FIRST_FANOUT_ROWS = 1024
-"""Rows collected before the size of a fan-out's rows is known."""
+FIRST_FANOUT_ROWS = 16
+"""Children collected before they are weighed for the first time."""
 
 
 class StepChain:
@@ -120,9 +120,13 @@ class _StepRunner:
         counts.failed -= before
 
     def empty(self, block: Block) -> Block:
-        """Return the block with the columns that the step would give, as far as they are known."""
+        """Return an empty block with the columns that the step would give, as far as they are known."""
+        return block.with_batch(self.nothing())
+
+    def nothing(self) -> pa.RecordBatch:
+        """Return a batch of no rows."""
         schema = self.step.output_schema
-        return block.with_batch(empty_columns(0) if schema is None else _empty(schema))
+        return empty_columns(0) if schema is None else _empty(schema)
 
     def run(self, block: Block) -> Iterator[Block]:
         raise NotImplementedError
@@ -231,6 +235,9 @@ class _Filter(_StepRunner):
 class _FlatMap(_StepRunner):
     """One row to many: children are collected into blocks of normal size while they come."""
 
+    _limit = FIRST_FANOUT_ROWS
+    """Children to collect before they are weighed; learnt from those weighed so far."""
+
     def run(self, block: Block) -> Iterator[Block]:
         rows = _Rows(block.batch)
         ordinals = block.ordinal_array()
@@ -238,16 +245,13 @@ class _FlatMap(_StepRunner):
         out: list[Mapping[str, Any]] = []
         parents: list[int] = []
         failures: list[RowFailure] = []
-        limit = FIRST_FANOUT_ROWS
         for i, row in enumerate(rows.dicts()):
             kept = len(out)
             try:
                 for child in self.function(row):
                     if not isinstance(child, dict):
                         raise _not_a_row(self.step, child)
-                    if len(out) >= limit:
-                        batch = rows.batch_of(out, parents)
-                        limit = max(1, int(TARGET_BLOCK_BYTES / max(1, batch.nbytes / len(out))))
+                    if len(out) >= self._limit and (batch := self._full(rows.batch_of(out, parents))) is not None:
                         yield pieces.inside(batch, ordinals[parents], failures)
                         out, parents, failures, kept = [], [], [], 0
                     out.append(child)
@@ -258,8 +262,16 @@ class _FlatMap(_StepRunner):
                 # Children of this row that are still here go with it; those sent on already are in later hands.
                 del out[kept:], parents[kept:]
                 failures.append(self.failure(block, i, error, rows.dict_of(i)))
-        batch = rows.batch_of(out, parents) if out else self.empty(block).batch
+        batch = rows.batch_of(out, parents) if out else self.nothing()
         yield pieces.piece(batch, ordinals[parents], failures, before=None)
+
+    def _full(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Return the batch if it is of normal size, else raise the limit towards that size."""
+        if 2 * batch.nbytes >= TARGET_BLOCK_BYTES:
+            return batch
+        wanted = int(TARGET_BLOCK_BYTES * batch.num_rows / max(1, batch.nbytes))
+        self._limit = min(4 * batch.num_rows, max(wanted, batch.num_rows + 1))
+        return None
 
 
 class _MapBatches(_StepRunner):
@@ -293,7 +305,7 @@ class _MapBatches(_StepRunner):
                     self.failure(block, i, error, to_rows(block.batch.slice(i, 1))[0])
                     for i in range(first, first + count)
                 ]
-                return self.empty(block).batch, np.array([], dtype=np.int64), failures
+                return self.nothing(), np.array([], dtype=np.int64), failures
             half = count // 2
             left = self._run_rows(block, first, half)
             right = self._run_rows(block, first + half, count - half)

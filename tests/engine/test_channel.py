@@ -1,0 +1,101 @@
+"""Channels: bounded in bytes, never stuck on one large block, woken by cancel."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from headrace.engine.channel import Cancelled, Channel, Gate
+from headrace.records.block import dense_block
+
+
+def block(rows: int = 10):
+    return dense_block(pa.record_batch({"x": list(range(rows))}), split=0, first=0)
+
+
+def test_blocks_come_out_in_order_and_none_at_the_end() -> None:
+    channel = Channel(budget_bytes=1_000_000, producers=1)
+    first, second = block(1), block(2)
+    channel.put(first)
+    channel.put(second)
+    channel.close()
+    assert [channel.get(), channel.get(), channel.get()] == [first, second, None]
+
+
+def test_a_block_larger_than_the_budget_is_let_in_alone() -> None:
+    channel = Channel(budget_bytes=1, producers=1)
+    channel.put(block(1000))
+    assert channel.fill() == 1.0
+    assert channel.get().num_rows == 1000
+
+
+def test_a_full_channel_blocks_its_producer_until_there_is_room() -> None:
+    channel = Channel(budget_bytes=100, producers=1)
+    channel.put(block(10))
+    done = threading.Event()
+
+    def produce() -> None:
+        channel.put(block(10))
+        done.set()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    assert not done.is_set()
+    channel.get()
+    thread.join(5)
+    assert done.is_set()
+
+
+def test_the_end_needs_every_producer() -> None:
+    channel = Channel(budget_bytes=100, producers=2)
+    channel.close()
+    with pytest.raises(TimeoutError):
+        channel.get(timeout_secs=0.01)
+    channel.close()
+    assert channel.get() is None
+
+
+def test_cancel_wakes_producer_and_consumer() -> None:
+    channel = Channel(budget_bytes=1, producers=1)
+    channel.put(block())
+    seen: list[str] = []
+
+    def produce() -> None:
+        try:
+            channel.put(block())
+        except Cancelled:
+            seen.append("producer")
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    channel.cancel()
+    thread.join(5)
+    with pytest.raises(Cancelled):
+        channel.get()
+    assert seen == ["producer"]
+
+
+def test_a_consumer_that_has_had_enough_takes_no_more() -> None:
+    channel = Channel(budget_bytes=1, producers=1)
+    channel.put(block())
+    channel.discard()
+    channel.put(block())  # would wait for room otherwise
+    channel.close()
+    assert channel.get() is None
+
+
+def test_the_gate_keeps_readers_back_while_too_much_is_held() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.hold(11)
+    assert gate.closed
+    passed = threading.Event()
+
+    def read() -> None:
+        gate.wait()
+        passed.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    gate.hold(-5)
+    thread.join(5)
+    assert passed.is_set()
