@@ -119,7 +119,7 @@ class ReadStage(StageRun):
             failed=counts["failed"],
             bytes_total=sum(split.size_bytes for split in self._splits),
             bytes_read=counts["bytes"],
-            passed_over=getattr(self._node.source, "passed_over", lambda: 0)(),
+            passed_over=getattr(self._node.source, "passed_over", 0),
         )
 
 
