@@ -81,7 +81,7 @@ class _Taking:
         """Make columns of answers that came one a row."""
         dicts = isinstance(values, list) and _all_dicts(values)
         if isinstance(output, str):
-            return {output: _struct(values) if dicts else to_column(values)}
+            return {output: _column(values)}
         if isinstance(values, pa.Array) and pa.types.is_struct(values.type):
             return self.named_columns({f.name: values.field(i) for i, f in enumerate(values.type)}, output)
         if not dicts and any(v is not None for v in values):
@@ -95,18 +95,18 @@ class _Taking:
                 if answer is not None and key not in answer:
                     self.failures.setdefault(row, AnswerError(self._missing(key, answer)))
         return {
-            column: _column_of_parts([None if answer is None else answer.get(key) for answer in values])
+            column: _column(_plain_items([None if answer is None else answer.get(key) for answer in values]))
             for key, column in output.items()
         }
 
     def named_columns(self, parts: Mapping[str, Any], output: str | Mapping[str, str]) -> dict[str, pa.Array]:
         """Make columns of answers that came as a dict of arrays."""
         if isinstance(output, str):
-            return {output: pa.StructArray.from_arrays([to_column(part) for part in parts.values()], names=list(parts))}
+            return {output: pa.StructArray.from_arrays([_column(part) for part in parts.values()], names=list(parts))}
         for key in output:
             if key not in parts:
                 raise AnswerError(self._missing(key, parts))
-        return {column: to_column(parts[key]) for key, column in output.items()}
+        return {column: _column(parts[key]) for key, column in output.items()}
 
     def _plain(self, values: list[Any]) -> list[Any]:
         """Unwrap results and tensors, and take the failures out; touches no list of plain values."""
@@ -118,9 +118,7 @@ class _Taking:
         if any(issubclass(kind, Exception) for kind in kinds):
             self.failures.update((i, v) for i, v in enumerate(values) if isinstance(v, Exception))
             values = [None if isinstance(v, Exception) else v for v in values]
-        if any(_is_tensor_type(kind) for kind in kinds):
-            values = [_as_numpy(v) if _is_tensor_type(type(v)) else v for v in values]
-        return values
+        return _plain_items(values)
 
     def _note_model_ids(self, values: list[Any]) -> None:
         ids = [v.model_id if isinstance(v, PredictionResult) else None for v in values]
@@ -225,13 +223,19 @@ def _struct(values: Sequence[Mapping[str, Any] | None]) -> pa.Array:
     names = dict.fromkeys(name for value in values if value is not None for name in value)
     if not names:
         return to_column(list(values))
-    fields = [_column_of_parts([None if value is None else value.get(name) for value in values]) for name in names]
+    fields = [_column(_plain_items([None if value is None else value.get(name) for value in values])) for name in names]
     mask = pa.array([value is None for value in values])
     return pa.StructArray.from_arrays(fields, names=[str(name) for name in names], mask=mask)
 
 
-def _column_of_parts(values: list[Any]) -> pa.Array:
-    return to_column([_as_numpy(v) if _is_tensor_type(type(v)) else v for v in values])
+def _plain_items(values: list[Any]) -> list[Any]:
+    if any(_is_tensor_type(kind) for kind in {type(value) for value in values}):
+        return [_as_numpy(v) if _is_tensor_type(type(v)) else v for v in values]
+    return values
+
+
+def _column(values: Any) -> pa.Array:
+    return _struct(values) if isinstance(values, list) and _all_dicts(values) else to_column(values)
 
 
 def _times(count: int) -> str:

@@ -1,0 +1,228 @@
+"""PyTorch models: state dicts, safetensors, TorchScript, torch.export programs, and modules in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import ModelLoadError, PlanError
+from headrace.handlers.packages import require
+from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
+from headrace.model.handler import ModelHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_SOURCES = ("state_dict_path", "safetensors_path", "torchscript_path", "exported_path", "model")
+_FORMATS = {
+    "state_dict_path": "a file of torch.save (a state dict)",
+    "safetensors_path": "a safetensors file",
+    "torchscript_path": "a TorchScript file",
+    "exported_path": "a torch.export program",
+}
+
+
+class TorchModelHandler(ModelHandler[Any]):
+    """Runs a PyTorch module in inference mode.
+
+    Give one of: `model_class` (with `model_params`) and `state_dict_path` or `safetensors_path`; `torchscript_path`;
+    `exported_path` (torch.export, .pt2); `model`, a module in memory. State dicts are read with `weights_only=True`;
+    TorchScript and exported programs carry code and are taken from local paths only, unless `trust_remote_code=True`.
+
+    The module is called with one tensor, or with keyword tensors where `inputs=` is a mapping; `inference_args` are
+    further keywords. Floats are cast to the module's own dtype, integers stay (`input_dtype` casts all). With
+    `inference_fn`, that is called instead, as `inference_fn(batch, model, device, inference_args)`, with rows and texts
+    passed as they are. Several outputs (a tuple) become a dict answer with keys "output_0", "output_1", …
+
+    `device="auto"` is CUDA, then MPS, then the CPU; `dtype` casts the module; `compile=True` is `torch.compile`.
+
+    >>> TorchModelHandler(torchscript_path="models/net.pt").model_id
+    'net.pt'
+    """
+
+    def __init__(
+        self,
+        model_class: Callable[..., Any] | None = None,
+        *,
+        model_params: Mapping[str, Any] | None = None,
+        state_dict_path: str | None = None,
+        safetensors_path: str | None = None,
+        torchscript_path: str | None = None,
+        exported_path: str | None = None,
+        model: Any = None,
+        device: str = "auto",
+        dtype: str | None = None,
+        input_dtype: str | None = None,
+        compile: bool = False,
+        inference_fn: Callable[..., Any] | None = None,
+        trust_remote_code: bool = False,
+        cache_dir: str | None = None,
+    ) -> None:
+        self.model_class, self.model_params, self.model = model_class, dict(model_params or {}), model
+        self.paths = {
+            name: str(path)
+            for name, path in zip(
+                _SOURCES, (state_dict_path, safetensors_path, torchscript_path, exported_path), strict=False
+            )
+            if path is not None
+        }
+        self.device, self.dtype, self.input_dtype, self.compile = device, dtype, input_dtype, compile
+        self.inference_fn = inference_fn
+        self.trust_remote_code, self.cache_dir = trust_remote_code, cache_dir
+
+    @property
+    def model_id(self) -> str:
+        for path in self.paths.values():
+            return file_name(path)
+        return type(self.model).__name__
+
+    def model_files(self) -> Sequence[str]:
+        return tuple(self.paths.values())
+
+    def check(self) -> None:
+        require("torch", package="torch", extra="torch", needed_by="TorchModelHandler")
+        given = [*self.paths, *(["model"] if self.model is not None else [])]
+        if len(given) != 1:
+            said = f"and was given {' and '.join(given)}" if given else "and was given none"
+            raise PlanError(f"TorchModelHandler takes exactly one of {', '.join(_SOURCES)}, {said}")
+        needs_class = given[0] in ("state_dict_path", "safetensors_path")
+        if needs_class != (self.model_class is not None):
+            advice = "pass the module's class as model_class=" if needs_class else "leave model_class= out"
+            raise PlanError(
+                f"TorchModelHandler: {given[0]} {'holds weights only' if needs_class else 'is whole'}; {advice}"
+            )
+        if given[0] == "safetensors_path":
+            require(
+                "safetensors", package="safetensors", extra="torch", needed_by="TorchModelHandler(safetensors_path=)"
+            )
+        for name, path in self.paths.items():
+            if name in ("torchscript_path", "exported_path") and not is_local(path) and not self.trust_remote_code:
+                raise PlanError(
+                    f"TorchModelHandler: {path} carries code of whoever wrote it; copy it to a local path, or pass "
+                    "trust_remote_code=True"
+                )
+            check_file(path, handler_name="TorchModelHandler")
+
+    def load_model(self) -> Any:
+        self.check()
+        import torch
+
+        device = self._device(torch)
+        module = self.model if not self.paths else self._load(torch, device)
+        module = module.to(device) if "exported_path" not in self.paths else module
+        if self.dtype is not None:
+            module = module.to(_named_dtype(torch, self.dtype))
+        if "exported_path" not in self.paths:  # an exported program is in evaluation mode, and refuses eval()
+            module.eval()
+        return torch.compile(module) if self.compile else module
+
+    def run_inference(self, batch: Any, model: Any, inference_args: Mapping[str, Any] | None = None) -> Any:
+        import torch
+
+        device = self._device(torch)
+        args = dict(inference_args or {})
+        with torch.inference_mode():
+            if self.inference_fn is not None:
+                return self.inference_fn(self._tensors(batch, model, torch, device, strict=False), model, device, args)
+            tensors = self._tensors(batch, model, torch, device, strict=True)
+            answers = model(**tensors, **args) if isinstance(tensors, dict) else model(tensors, **args)
+        if isinstance(answers, tuple):
+            return {f"output_{i}": answer for i, answer in enumerate(answers)}
+        return answers
+
+    def unload(self, model: Any) -> None:
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _load(self, torch: Any, device: Any) -> Any:
+        ((source, url),) = self.paths.items()
+        path = local_copy(url, self.cache_dir)
+        try:
+            if source == "torchscript_path":
+                return torch.jit.load(str(path), map_location=device)
+            if source == "exported_path":
+                return _load_exported(torch, path, device)
+            assert self.model_class is not None
+            module = self.model_class(**self.model_params)
+            module.load_state_dict(_load_weights(torch, path, source))
+        except (ModelLoadError, MemoryError):
+            raise
+        except Exception as error:
+            kind = format_of(path)
+            if kind != _FORMATS[source]:
+                raise ModelLoadError(f"{url} is not {_FORMATS[source]}: it seems to be {kind}") from error
+            raise ModelLoadError(f"cannot load {url}: {type(error).__name__}: {error}") from error
+        return module
+
+    def _device(self, torch: Any) -> Any:
+        if self.device != "auto":
+            return torch.device(self.device)
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+    def _tensors(self, batch: Any, model: Any, torch: Any, device: Any, *, strict: bool) -> Any:
+        """Return arrays as tensors on the device; what cannot be one is refused where `strict`, else passed as it is."""
+        if isinstance(batch, dict):
+            return {name: self._tensors(part, model, torch, device, strict=strict) for name, part in batch.items()}
+        if isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
+            return self._tensor(batch, model, torch).to(device, non_blocking=True)
+        if not strict:
+            return batch
+        if isinstance(batch, list):
+            raise PlanError(
+                "a PyTorch module takes tensors, not rows: name the columns with inputs=, or pass inference_fn="
+            )
+        first = next((value for value in batch if value is not None), None)
+        if isinstance(first, np.ndarray):
+            raise ValueError("rows of different shapes, or with nulls, do not make one tensor; pad them first")
+        raise PlanError(f"a PyTorch module takes numbers, not {type(first).__name__}: pass inference_fn=")
+
+    def _tensor(self, array: NDArray[Any], model: Any, torch: Any) -> Any:
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+        if self.input_dtype is not None:
+            return tensor.to(_named_dtype(torch, self.input_dtype))
+        return tensor.to(_own_dtype(torch, model)) if tensor.is_floating_point() else tensor
+
+
+def _load_weights(torch: Any, path: Path, source: str) -> Mapping[str, Any]:
+    if source == "safetensors_path":
+        from safetensors.torch import load_file
+
+        weights: Mapping[str, Any] = load_file(str(path))
+        return weights
+    loaded = torch.load(str(path), map_location="cpu", weights_only=True)
+    for key in ("state_dict", "model_state_dict"):  # a training checkpoint
+        if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
+            loaded = loaded[key]
+    if not isinstance(loaded, Mapping):
+        raise ModelLoadError(f"{path} holds a {type(loaded).__name__}, not a state dict; save model.state_dict()")
+    return loaded
+
+
+def _load_exported(torch: Any, path: Path, device: Any) -> Any:
+    program = torch.export.load(str(path))
+    if device.type != "cpu":
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, str(device))
+    return program.module()
+
+
+def _own_dtype(torch: Any, model: Any) -> Any:
+    parameters = (p.dtype for p in model.parameters() if p.is_floating_point())
+    return next(parameters, torch.float32)
+
+
+def _named_dtype(torch: Any, name: str) -> Any:
+    dtype = getattr(torch, str(name).removeprefix("torch."), None)
+    if not isinstance(dtype, torch.dtype):
+        raise PlanError(f"TorchModelHandler: {name!r} is no dtype of PyTorch; such are float32, bfloat16, float16")
+    return dtype
