@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.outcome import debuggable
+from headrace.metrics.quantities import amount, count
+
+if TYPE_CHECKING:
+    from headrace.engine.commit.status import OutputStatus
 
 EPILOG = """\b
 Examples:
@@ -21,15 +26,25 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debuggable
 def status(folder: str, as_json: bool) -> None:
-    """Show what the output folder OUT holds: finished or not, rows, parts, dead letters."""
-    from headrace.engine.commit import read_status
+    """Show what the output folder OUT holds: finished or not, rows, parts, dead letters. Disturbs no run."""
+    from headrace.engine.commit.status import read_status
 
-    value = dataclasses.asdict(read_status(folder))
-    if as_json:
-        click.echo(json.dumps(value, indent=2, default=str))
-        return
-    width = max(len(name) for name in value)
-    for name, item in value.items():
-        shown = f"{item:,}" if isinstance(item, int) and not isinstance(item, bool) else str(item)
-        if not isinstance(item, dict):
-            click.echo(f"{name.replace('_', ' '):<{width}}  {shown}")
+    found = read_status(folder)
+    click.echo(json.dumps(dataclasses.asdict(found), indent=2) if as_json else text_of(found))
+
+
+def text_of(status: OutputStatus) -> str:
+    """Describe an output folder for people."""
+    if status.state == "never ran":
+        return f"{status.folder}: no job has written here"
+    lines = [
+        f"{status.folder}: {status.state}",
+        f"  {count(status.rows, 'row')} in {count(status.parts, 'part')}, {amount(status.nbytes)}",
+    ]
+    if status.waiting_rows:
+        lines.append(f"  {count(status.waiting_rows, 'row')} finished and waiting for their part")
+    if status.dead_letters:
+        lines.append(f"  {count(status.dead_letters, 'dead letter')} in {status.dead_letters_folder}")
+    if status.state == "unfinished":
+        lines.append("  run the same command again to go on")
+    return "\n".join(lines)
