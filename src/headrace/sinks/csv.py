@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import csv
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from headrace.errors import SinkError
 from headrace.records.types import is_bytes, is_text
@@ -90,6 +90,8 @@ class CsvPart:
             return
         if batch.num_columns == 0:
             raise SinkError(f"cannot write {self._where}: the rows have no columns, which CSV cannot hold")
+        import pyarrow.csv as pacsv
+
         options = pacsv.WriteOptions(include_header=False)
         try:
             pacsv.write_csv(as_cells(batch), self._file, options)
@@ -104,10 +106,8 @@ class CsvPart:
         return folder.seal(self._path, folder=self._output, name=self._name).text()
 
     def discard(self) -> None:
-        try:
+        with suppress(OSError):  # a full disk also refuses the rest of the buffer; the file goes away anyhow
             self._file.close()
-        except OSError:
-            pass  # a full disk also refuses the rest of the buffer; the file goes away anyhow
         folder.remove_quietly(self._path)
 
     @property

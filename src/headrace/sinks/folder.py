@@ -1,12 +1,13 @@
 """A folder of parts: files are written out of sight, made durable, and renamed into place.
 
-A local part goes: hidden file in staging → fsync → (journal) → rename → fsync of the folder. A part for a store behind a
-URL is staged in a local folder and uploaded when it is published, since stores make an object visible whole or not at
-all.
+A local part goes: hidden file in staging → fsync → (journal) → rename → fsync of the folder. A part for a store behind
+a URL is staged in a local folder and uploaded when it is published, since stores make an object visible whole or not
+at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -176,10 +177,8 @@ def sync(path: str) -> None:
 
 def remove_quietly(path: str) -> None:
     """Remove a file if it is there."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 def _move(hidden: str, final: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,10 +89,8 @@ class JsonPart:
 
     def discard(self) -> None:
         if self._file is not None:
-            try:
+            with suppress(OSError):  # a full disk also refuses the rest of the buffer; the file goes away anyhow
                 self._file.close()
-            except OSError:
-                pass  # a full disk also refuses the rest of the buffer; the file goes away anyhow
         folder.remove_quietly(self._path)
 
     @property
@@ -100,10 +99,10 @@ class JsonPart:
 
 
 def lines(batch: pa.RecordBatch) -> pa.Buffer | bytes:
-    """Return the rows as JSON Lines.
+    r"""Return the rows as JSON Lines.
 
     >>> bytes(lines(pa.record_batch({"id": [1, 2], "x": ["a", None]})))
-    b'{"id": 1, "x": "a"}\\n{"id": 2, "x": null}\\n'
+    b'{"id": 1, "x": "a"}\n{"id": 2, "x": null}\n'
     """
     if batch.num_rows == 0:
         return b""

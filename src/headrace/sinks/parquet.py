@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -114,10 +115,9 @@ class ParquetPart:
 
     def discard(self) -> None:
         if self._writer is not None:
-            try:
+            # A full disk also refuses the footer; the file goes away anyhow.
+            with suppress(OSError, pa.ArrowException):
                 self._writer.close()
-            except (OSError, pa.ArrowException):
-                pass  # a full disk also refuses the footer; the file goes away anyhow
         folder.remove_quietly(self._path)
 
     def _flush(self) -> None:

@@ -31,8 +31,8 @@ class PartWriter(Protocol):
 class Sink(Protocol):
     """Where rows go. Implement it (structurally) to write what Headrace does not.
 
-    The engine keeps a journal of parts beside the sink when `folder` is local, and publishes each part after its journal
-    entry is durable: a crash between the two is mended at the next start by calling `publish` again.
+    The engine keeps a journal of parts beside the sink when `folder` is local, and publishes each part after its
+    journal entry is durable: a crash between the two is mended at the next start by calling `publish` again.
     """
 
     @property
@@ -50,7 +50,7 @@ class Sink(Protocol):
         ...
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> PartWriter:
-        """Begin part `number`; `staging` is a local folder for unfinished files, on the same file system if possible."""
+        """Begin part `number`; `staging` is a local folder for unfinished files, on the same disk if possible."""
         ...
 
     def publish(self, receipt: str) -> None:
@@ -58,7 +58,7 @@ class Sink(Protocol):
         ...
 
     def holds_late_columns(self) -> bool:
-        """Say whether parts may differ in columns (JSON); if not, earlier parts are rewritten when a column turns up."""
+        """Say whether parts may differ in columns; if not, earlier parts are rewritten when a column turns up."""
         ...
 
     def rewrite(self, receipt: str, schema: pa.Schema, staging: str) -> None:

@@ -1,7 +1,7 @@
 """The committer: takes blocks in any order and publishes their rows, once each, in the order of the input.
 
-A block goes through `Arrivals` (order), `Holdings` (memory and segments) and a `Part`, which two threads encode while it
-fills. Full parts are prepared, entered in the journal (this is the commit) and published. See docs/architecture.md.
+A block goes through `Arrivals` (order), `Holdings` (memory and segments) and a `Part`, which is encoded while it fills.
+Full parts are prepared, entered in the journal (this is the commit) and published. See docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.done import Done
 from headrace.engine.commit.encoder import Encoder
 from headrace.engine.commit.flushing import FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
+from headrace.engine.commit.home import DEAD_LETTERS, Home
 from headrace.engine.commit.identity import JobIdentity
+from headrace.engine.commit.journal import Totals
 from headrace.engine.commit.opening import open_output
 from headrace.engine.commit.part import Part, PartSize, whole_cut
-from headrace.engine.commit.home import DEAD_LETTERS, Home
-from headrace.engine.commit.journal import LettersRecord, Totals
+from headrace.engine.commit.piece import Piece
+from headrace.engine.commit.publisher import Publisher
 from headrace.errors import BalanceError, HeadraceError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.types import TypeQuarrelError, unify_schemas
@@ -33,8 +34,8 @@ from headrace.records.types import TypeQuarrelError, unify_schemas
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from headrace.engine.commit.done import Done
     from headrace.engine.commit.journal import SplitRecord
-    from headrace.engine.commit.piece import Piece
     from headrace.records.block import Block, Unit
     from headrace.sinks.sink import Sink
 
@@ -85,13 +86,14 @@ class Committer:
         self._opened = False
         self._closing = False
         self._flusher_idle = False
-        self._totals = self._before = Totals()
+        self._before = Totals()
         self._part: Part | None = None
         self._closed: deque[Part] = deque()
         self._closed_count = 0
         self._rate = FillRate()
         self._schema: pa.Schema | None = None
         """The widest schema so far."""
+        self._commit_lock = threading.Lock()
         self._empty_schema: pa.Schema | None = None
         """Of blocks without rows: better than none if there never are any rows."""
 
@@ -108,23 +110,24 @@ class Committer:
             self._home.release()
             raise
         self._journal, self._segments = opened.journal, opened.segments
-        self._done = opened.done
-        self._before = opened.before
-        self._totals = self._journal.totals
+        self._done, self._before = opened.done, opened.before
         self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
         self._encoder = Encoder(self._sink, self._holdings, self._home.staging, self._mutex)
-        self._letters = opened.letters
-        self._next_number = self._totals.parts
+        self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters)
+        self._next_number = self._publisher.totals.parts
         self._arrivals = Arrivals(self._units, frontier=self._journal.frontier)
-        self._commit_lock = threading.Lock()
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
-        with self._mutex:
-            for piece in opened.recovered:
-                self._arrange(piece)
-        self._opened = True
         self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
         self._flusher.start()
+        self._opened = True
+        try:
+            with self._mutex:
+                for piece in opened.recovered:
+                    self._arrange(piece)
+        except BaseException:
+            self.abort()
+            raise
 
     @property
     def done(self) -> Done:
@@ -151,10 +154,10 @@ class Committer:
         with self._mutex:
             self._check()
             if block.start >= block.end:
-                assert block.num_rows == 0 and not block.failures, block
+                assert block.num_rows + len(block.failures) == 0, block
                 return
             try:
-                self._arrange(self._holdings.take(block, now=self._clock()))
+                self._arrange(Piece.of(block, now=self._clock()))
                 self._holdings.make_room()
             except HeadraceError as error:
                 self._fail(error)
@@ -188,9 +191,10 @@ class Committer:
             self._changed.wait_for(lambda: self._error or not self._closed)
             self._check()
         self._stop_threads()
-        if self._totals.parts == 0:
+        if self._publisher.totals.parts == 0:
             self._write_empty_part(schema or self._schema or self._empty_schema or pa.schema([]))
-        self._rewrite_narrow_parts()
+        if self._schema is not None:
+            self._publisher.widen(self._schema)
         crash_point("finish.before")
         self._journal.finish()
         crash_point("finish.marked")
@@ -233,7 +237,7 @@ class Committer:
     def statistics(self) -> SinkStatistics:
         """Return what the sink holds; rows count once they are committed."""
         with self._mutex:
-            totals, before = self._totals, self._before
+            totals, before = self._publisher.totals if self._opened else self._before, self._before
         return SinkStatistics(
             name=self._sink.name,
             folder=self._sink.folder,
@@ -250,8 +254,10 @@ class Committer:
     # --- order: under the mutex ---------------------------------------------------------------------------------------
 
     def _arrange(self, piece: Piece) -> None:
-        for ready in self._arrivals.add(piece):
-            self._append(ready)
+        ready = self._arrivals.add(piece)
+        self._holdings.take(piece)
+        for next_piece in ready:
+            self._append(next_piece)
 
     def _append(self, piece: Piece) -> None:
         rest: Piece | None = piece
@@ -336,7 +342,7 @@ class Committer:
                     self._changed.notify_all()
                 if not group:
                     return
-                self._commit(group)
+                self._publisher.commit(group)
                 with self._mutex:
                     for part in group:
                         self._closed.popleft()
@@ -344,6 +350,12 @@ class Committer:
                             self._holdings.release(piece)
                     self._changed.notify_all()
                 crash_point("segments.released")
+
+    def _write_empty_part(self, schema: pa.Schema) -> None:
+        self._sink.check(schema)
+        part = Part(number=0, schema=schema, closed=True, busy=True)
+        self._encoder.run(part)
+        self._publisher.commit([part])
 
     def _ready(self) -> list[Part]:
         """Return the parts that may be committed: the first prepared ones, up to the last that ends between rows."""
@@ -355,55 +367,6 @@ class Committer:
         while ready and not ready[-1].ends_whole:
             ready.pop()
         return ready
-
-    def _commit(self, group: list[Part]) -> None:
-        failures = [failure for part in group for failure in part.failures]
-        letters = []
-        if failures and self._letters is not None:
-            number = self._totals.letters
-            receipt = self._letters.prepare(number, failures)
-            letters = [LettersRecord(number=number, receipt=receipt, rows=len(failures))]
-            crash_point("letters.prepared")
-        parts = [part.record() for part in group if part.number is not None]
-        errors = sum(part.errors for part in group)
-        self._journal.commit(parts, letters, frontier=group[-1].end, with_error=errors)
-        for part_record in parts:
-            self._sink.publish(part_record.receipt)
-            crash_point("part.published")
-        for letter in letters:
-            assert self._letters is not None
-            self._letters.publish(letter.receipt)
-            crash_point("letters.published")
-        self._journal.mark_published()
-        crash_point("journal.marked")
-        with self._mutex:
-            self._totals = self._totals.plus(parts, letters, with_error=errors)
-
-    def _write_empty_part(self, schema: pa.Schema) -> None:
-        self._sink.check(schema)
-        part = Part(number=0, schema=schema, closed=True, busy=True)
-        self._encoder.run(part)
-        record = part.record()
-        self._journal.commit([record], [], frontier=self._journal.frontier)
-        self._sink.publish(record.receipt)
-        self._journal.mark_published()
-        self._totals = self._totals.plus([record], [], with_error=0)
-
-    def _rewrite_narrow_parts(self) -> None:
-        wide = self._schema
-        if wide is None or self._sink.holds_late_columns():
-            return
-        narrow = [part for part in self._journal.parts() if part.rewriting or not part.schema.equals(wide)]
-        if not narrow:
-            return
-        self._journal.mark_rewriting(part.number for part in narrow)
-        crash_point("rewrite.marked")
-        for part in narrow:
-            self._sink.rewrite(part.receipt, wide, self._home.staging)
-            crash_point("rewrite.replaced")
-            self._journal.mark_rewritten(part.number, wide, self._home.size_of(part.receipt))
-            crash_point("rewrite.recorded")
-        self._totals = self._journal.totals
 
     # --- threads and ends ---------------------------------------------------------------------------------------------
 

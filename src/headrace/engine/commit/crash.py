@@ -34,7 +34,7 @@ _passed: Counter[str] = Counter()
 
 
 def crash_point(name: str) -> None:
-    """Do nothing, unless the environment says HEADRACE_CRASH_AT=name or name:n: then end the process at the n-th pass."""
+    """Do nothing, unless HEADRACE_CRASH_AT is set to name or name:n: then end the process at the n-th pass."""
     target = os.environ.get(VARIABLE)
     if target is None:
         return

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class DeadLetters:
     """Writes `failures-00000.jsonl`, … into a folder (a path or a URL).
 
-    A line holds stage, error_type, message, traceback, attempt, file, position (row in the file, from 0), row (the row as
-    it entered the stage) and model_id.
+    A line holds stage, error_type, message, traceback, attempt, file, position (row in the file, from 0), row (as it
+    entered the stage) and model_id.
     """
 
     def __init__(self, path: str, staging: str) -> None:

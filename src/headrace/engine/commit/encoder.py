@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.commit.holdings import Holdings
     from headrace.engine.commit.part import Part
-    from headrace.sinks.sink import Sink
+    from headrace.sinks.sink import PartWriter, Sink
 
 EAGER_BYTES = 8 * 2**20
 """An open part is encoded while it fills, so many bytes at a time."""
@@ -69,9 +69,8 @@ class Encoder:
         block = self._holdings.block_of(piece)
         part.failures.extend(block.failures)
         if block.num_rows:
-            assert part.number is not None and part.schema is not None
-            if part.writer is None:
-                part.writer = self._sink.open_part(part.number, part.schema, self._staging)
+            assert part.schema is not None
+            part.writer = part.writer or self._open(part)
             part.writer.write(conform(block.batch, part.schema))
         with self._mutex:
             part.encoded += 1
@@ -80,10 +79,13 @@ class Encoder:
                 self._holdings.release_memory(piece)
 
     def _prepare(self, part: Part) -> str:
-        assert part.number is not None and part.schema is not None
-        if part.writer is None:
-            part.writer = self._sink.open_part(part.number, part.schema, self._staging)
+        part.writer = part.writer or self._open(part)
         crash_point("part.written")
         receipt = part.writer.prepare()
         crash_point("part.prepared")
         return receipt
+
+    def _open(self, part: Part) -> PartWriter:
+        assert part.number is not None
+        assert part.schema is not None
+        return self._sink.open_part(part.number, part.schema, self._staging)

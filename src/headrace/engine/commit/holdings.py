@@ -36,12 +36,11 @@ class Holdings:
         """When the oldest unsaved piece came."""
         return next(iter(self._unsaved)).arrived if self._unsaved else None
 
-    def take(self, block: Block, *, now: float) -> Piece:
-        """Begin to hold a block."""
-        piece = Piece.of(block, now=now)
-        self._unsaved[piece] = None
-        self._held_bytes += piece.cost
-        return piece
+    def take(self, piece: Piece) -> None:
+        """Begin to hold a piece, unless it is in a segment already."""
+        if piece.saved is None:
+            self._unsaved[piece] = None
+            self._held_bytes += piece.cost
 
     def block_of(self, piece: Piece) -> Block:
         """Return the block, from memory or from its segment; safe to call from any thread."""

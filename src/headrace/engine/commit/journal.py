@@ -1,8 +1,8 @@
 """The journal: a small SQLite file that says what is committed.
 
-A commit (parts, dead letters, frontier) is one transaction with `synchronous=FULL`: it is on the disk before a part gets
-its visible name, and the part was on the disk before it. So after a power cut the journal never promises what is not
-there, and what it promises without being visible is published again at the next start.
+A commit (parts, dead letters, frontier) is one transaction with `synchronous=FULL`: it is on the disk before a part
+gets its visible name, and the part was on the disk before it. So after a power cut the journal never promises what is
+not there, and what it promises without being visible is published again at the next start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlite3
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -264,10 +264,10 @@ class Journal:
         with self._lock, self._errors():
             self._db.close()
 
-    def _meta(self, key: str) -> Any:
+    def _meta(self, key: str) -> str | None:
         with self._lock, self._errors():
             row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
-        return None if row is None else row[0]
+        return None if row is None else str(row[0])
 
     def _set(self, key: str, value: str) -> None:
         self._db.execute("insert or replace into meta values (?, ?)", (key, value))

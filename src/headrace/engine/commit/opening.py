@@ -106,7 +106,12 @@ def _journal(
 
 
 def _something_finished(home: Home, journal: Journal) -> bool:
-    return journal.finished or journal.frontier is not None or any(True for _ in heads(home.segments))
+    return (
+        journal.finished
+        or journal.frontier is not None
+        or journal.totals.parts > 0
+        or any(True for _ in heads(home.segments))
+    )
 
 
 def _rows_finished(home: Home, journal: Journal) -> int:
@@ -152,10 +157,7 @@ def _check_parts(home: Home, journal: Journal) -> None:
 def _recover(segments: Segments, journal: Journal) -> list[Piece]:
     frontier = journal.frontier
     found = []
-    for block, saved in segments.recover():
-        if frontier is not None and (block.unit, block.end) <= frontier:
-            segments.release(saved)
-            continue
+    for block, saved in segments.recover(frontier=frontier):
         low = frontier[1] if frontier is not None and block.unit == frontier[0] else block.start
         clipped = block.clip(low, block.end)
         assert clipped is not None

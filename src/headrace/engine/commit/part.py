@@ -100,7 +100,9 @@ class Part:
 
     def record(self) -> PartRecord:
         """Return the journal's entry of a prepared part."""
-        assert self.number is not None and self.receipt is not None and self.schema is not None
+        assert self.number is not None
+        assert self.receipt is not None
+        assert self.schema is not None
         receipt = PartReceipt.parse(self.receipt)
         return PartRecord(
             number=self.number,

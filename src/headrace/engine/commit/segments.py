@@ -1,9 +1,9 @@
 """Segments: hidden append-only files of finished blocks that are not in a published part yet.
 
 A record is a run of blocks that follow one another: magic, checksum, length, then one frame a block (a JSON head, the
-ordinals, the columns as an Arrow stream). A record that ends in the middle, or whose checksum is wrong, was being written
-when the process died: it and what follows is cut, never read. Records outlive a killed process in the page cache, so
-they are not fsynced; after a power cut at worst some finished rows are made again.
+ordinals, the columns as an Arrow stream). A record that ends in the middle, or whose checksum is wrong, was being
+written when the process died: it and what follows is cut, never read. Records outlive a killed process in the page
+cache, so they are not fsynced; after a power cut at worst some finished rows are made again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from headrace.sinks.disk import cannot_write
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from headrace.engine.commit.done import Place
     from headrace.records.position import Position
 
 MAGIC = b"HRS1"
@@ -102,8 +103,8 @@ class Segments:
         if file.users == 0 and file is not self._current:
             self._remove(file)
 
-    def recover(self) -> Iterator[tuple[Block, Saved]]:
-        """Yield the blocks that earlier runs left, and cut torn tails; call it once, first of all.
+    def recover(self, *, frontier: Place | None = None) -> Iterator[tuple[Block, Saved]]:
+        """Yield the blocks beyond the frontier that earlier runs left, and cut torn tails; call it once, first of all.
 
         Blocks of records that do not begin and end between input rows are passed over: a later run makes those input
         rows anew, perhaps in other pieces.
@@ -118,6 +119,8 @@ class Segments:
                 start, end = found[0][2].start, found[-1][2].end
                 if is_whole(start) and is_whole(end):
                     for at, length, block in found:
+                        if frontier is not None and (block.unit, block.end) <= frontier:
+                            continue
                         file.users += 1
                         yield block, Saved(file, offset + at, length)
                 file.size = offset + len(payload)

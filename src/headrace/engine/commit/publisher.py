@@ -1,0 +1,92 @@
+"""Publishing: prepared parts become committed, then visible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.journal import LettersRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from headrace.engine.commit.dead_letters import DeadLetters
+    from headrace.engine.commit.home import Home
+    from headrace.engine.commit.journal import Journal, Totals
+    from headrace.engine.commit.part import Part
+    from headrace.sinks.sink import Sink
+
+
+class Publisher:
+    """Commits and publishes; one thread at a time, in the order of the input.
+
+    The order of steps is the whole point: whatever is prepared is durable, the journal's transaction is the commit, and
+    what follows it is repeated at the next start until it is done.
+    """
+
+    def __init__(self, sink: Sink, home: Home, journal: Journal, letters: DeadLetters | None) -> None:
+        self._sink = sink
+        self._home = home
+        self._journal = journal
+        self._letters = letters
+        self._totals = journal.totals
+
+    @property
+    def totals(self) -> Totals:
+        """What is committed and visible."""
+        return self._totals
+
+    def commit(self, group: Sequence[Part]) -> None:
+        """Commit parts that follow one another, with their dead letters, and make both visible.
+
+        Raises:
+            SinkError: the disk or the sink refuses; what is in the journal then is published at the next start.
+        """
+        letters = self._prepare_letters(group)
+        parts = [part.record() for part in group if part.number is not None]
+        errors = sum(part.errors for part in group)
+        frontier = group[-1].end if group[-1].pieces else self._journal.frontier
+        self._journal.commit(parts, letters, frontier=frontier, with_error=errors)
+        for part in parts:
+            self._sink.publish(part.receipt)
+            crash_point("part.published")
+        for letter in letters:
+            assert self._letters is not None
+            self._letters.publish(letter.receipt)
+            crash_point("letters.published")
+        self._journal.mark_published()
+        crash_point("journal.marked")
+        self._totals = self._totals.plus(parts, letters, with_error=errors)
+
+    def widen(self, schema: pa.Schema) -> None:
+        """Rewrite the parts that were written before a column turned up or widened.
+
+        Raises:
+            SinkError: the disk or the sink refuses; the next start goes on with it.
+        """
+        if self._sink.holds_late_columns():
+            return
+        narrow = [part for part in self._journal.parts() if part.rewriting or not part.schema.equals(schema)]
+        if not narrow:
+            return
+        # A part's size is in doubt from here until its new size is in the journal.
+        self._journal.mark_rewriting(part.number for part in narrow)
+        crash_point("rewrite.marked")
+        for part in narrow:
+            self._sink.rewrite(part.receipt, schema, self._home.staging)
+            crash_point("rewrite.replaced")
+            self._journal.mark_rewritten(part.number, schema, self._home.size_of(part.receipt))
+            crash_point("rewrite.recorded")
+        self._totals = self._journal.totals
+
+    def _prepare_letters(self, group: Sequence[Part]) -> list[LettersRecord]:
+        failures = [failure for part in group for failure in part.failures]
+        if not failures:
+            return []
+        assert self._letters is not None, "checked when the failures came"
+        number = self._totals.letters
+        receipt = self._letters.prepare(number, failures)
+        crash_point("letters.prepared")
+        return [LettersRecord(number=number, receipt=receipt, rows=len(failures))]
