@@ -7,6 +7,7 @@ import pytest
 STEPS = """
 import pathlib
 import headrace as hr
+from headrace.errors import ModelLoadError
 
 class Upper(hr.ModelHandler):
     def __init__(self, suffix=""): self.suffix = suffix
@@ -22,7 +23,7 @@ class Broken(Upper):
     def __init__(self): raise RuntimeError("no licence")
 
 class Missing(Upper):
-    def check(self): raise hr.ModelLoadError("m.bin is not there")
+    def check(self): raise ModelLoadError("m.bin is not there")
 
 class NoHandler:
     pass

@@ -93,7 +93,8 @@ def test_places_of_keys_and_items() -> None:
     assert document.place(("steps", 1, "missing")) == "line 3, column 5"
 
 
-words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"], max_codepoint=0xFFFF))
+# A key of YAML in one line is at most 1,024 characters long.
+words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"], max_codepoint=0xFFFF), max_size=100)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | words,
     lambda inner: st.lists(inner) | st.dictionaries(words, inner),

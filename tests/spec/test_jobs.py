@@ -1,0 +1,86 @@
+"""Pipelines in YAML that run, from file to output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.errors import SpecError
+from headrace.spec.jobs import build_jobs
+from headrace.spec.load import load_spec
+
+LINES = [{"id": 1, "text": " good service "}, {"id": 2, "text": "bad"}, {"id": 3, "text": "x"}]
+
+
+@pytest.fixture(autouse=True)
+def _input(folder: Path) -> None:
+    Path("in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LINES))
+
+
+def jobs(steps: str, sink: str = "sink: {type: json, path: out}", **options: Any) -> list[hr.Job]:
+    Path("p.yaml").write_text(f"source: {{type: json, path: in.jsonl}}\nsteps: {steps}\n{sink}\n")
+    return build_jobs(load_spec("p.yaml"), file="p.yaml", **options)
+
+
+def rows(folder: str = "out") -> list[dict[str, Any]]:
+    return [json.loads(line) for part in sorted(Path(folder).glob("*.jsonl")) for line in part.read_text().splitlines()]
+
+
+def ran(steps: str, **options: Any) -> list[dict[str, Any]]:
+    hr.run(*jobs(steps, **options))
+    return rows()
+
+
+@pytest.mark.parametrize(
+    ("step", "first"),
+    [
+        ("map: {function: 'steps:clean'}", {"id": 1, "text": "good service"}),
+        ("map: {function: 'steps:clean', concurrency: 1, isolation: thread, name: tidy}", {"id": 1, "text": "good service"}),
+        ("flat_map: {function: 'steps:words'}", {"word": "good"}),
+        ("map_batches: {function: 'steps:double', batch_format: rows, batch_size: 2}", {**LINES[0], "twice": " good service  good service "}),
+        ("add_column: {column: length, function: 'steps:length'}", {**LINES[0], "length": 14}),
+        ("select: [text]", {"text": " good service "}),
+        ("select: text", {"text": " good service "}),
+        ("drop: [text]", {"id": 1}),
+        ("rename: {text: review}", {"id": 1, "review": " good service "}),
+        ("apply: {function: 'steps:prepared'}", {"id": 1, "text": "good service"}),
+        ("infer: {handler: 'steps:Upper', model_id_column: null}", {**LINES[0], "prediction": " GOOD SERVICE "}),
+        ("infer: {handler: 'steps:Upper', args: {suffix: '?'}, output: loud, batch_size: 2}",
+         {**LINES[0], "loud": " GOOD SERVICE ?", "model_id": "Upper"}),
+        ("reshuffle: {}", LINES[0]),
+    ],
+)  # fmt: skip
+def test_steps(step: str, first: dict[str, Any]) -> None:
+    assert ran(f"[{{{step}}}]")[0] == first
+
+
+def test_filter_limit_and_shuffle() -> None:
+    assert [row["id"] for row in ran("[filter: {function: 'steps:long_enough'}, limit: 1]")] == [1]
+    hr.run(*jobs("[random_shuffle: {seed: 7, buffer_rows: 10}]", sink="sink: {type: json, path: mixed}"))
+    assert sorted(row["id"] for row in rows("mixed")) == [1, 2, 3]
+
+
+def test_several_sinks_are_one_run() -> None:
+    hr.run(*jobs("[]", sink="sinks: [{type: json, path: out}, {type: csv, path: table, rows_per_part: 2}]"))
+    assert rows() == LINES
+    assert len(list(Path("table").glob("*.csv"))) == 2
+
+
+def test_overwrite_goes_before_the_file() -> None:
+    (job,) = jobs("[]", sink="sink: {type: json, path: out, if_exists: fail}", overwrite=True)
+    assert job.node.if_exists == "overwrite"
+
+
+def test_branches_cannot_be_told_in_a_file() -> None:
+    Path("branching.py").write_text("def both(ds): return ds.split({'a': bool, 'b': bool})\n")
+    with pytest.raises(SpecError, match=r"p\.yaml: steps\[0\]\.apply: branching:both returns branches"):
+        jobs("[apply: {function: 'branching:both'}]")
+
+
+def test_what_the_plan_refuses_is_told_with_its_place() -> None:
+    with pytest.raises(SpecError, match=r"p\.yaml: steps\[0\]\.infer: postprocess="):
+        jobs("[infer: {handler: 'steps:Upper', output: {a: b}, postprocess: 'steps:length'}]")
