@@ -169,7 +169,7 @@ class TorchModelHandler(ModelHandler[Any]):
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
     def _tensors(self, batch: Any, model: Any, torch: Any, device: Any, *, strict: bool) -> Any:
-        """Return arrays as tensors on the device; what cannot be one is refused where `strict`, else passed as it is."""
+        """Return arrays as tensors on the device; what cannot be one is refused if `strict`, else passed as it is."""
         if isinstance(batch, dict):
             return {name: self._tensors(part, model, torch, device, strict=strict) for name, part in batch.items()}
         if isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":

@@ -24,7 +24,12 @@ _PACKAGES = {
 }
 """By protocol: the package that fsspec needs, and our extra that brings it."""
 
-_VERSION_KEYS = ("ETag", "etag", "generation", "version_id", "LastModified", "last_modified", "updated", "mtime")
+_VERSION_KEYS = (
+    *("ETag", "etag", "generation", "VersionId", "version_id", "blob_id", "sha"),
+    *("LastModified", "last_modified", "updated", "mtime", "created"),
+)
+"""What stores call a file's version or time in fsspec's `info`."""
+
 
 _STARTS = (
     (b"\x80\x02", "a pickle"),
