@@ -1,9 +1,9 @@
 """Where pipelines begin: files, tables and values to datasets. Nothing is read before a pipeline runs.
 
-**Paths** are text or path objects, one or a list: files, folders (searched to the bottom; names that begin with "." or
-"_" are left out), globs ("**" too) and URLs (`s3://`, `gs://`, `az://`, `http(s)://`, with `storage_options=` for
-fsspec). Files ending in .gz, .zst or .bz2 are decompressed. A path that matches nothing is a NoInputError; an empty file
-has no rows. From folders only files with the format's suffixes are taken, files named one by one always.
+**Paths** are text or path objects, one or a list: files, folders (searched to the bottom; names that begin with "."
+or "_" are left out), globs ("**" too) and URLs (`s3://`, `gs://`, `az://`, `http(s)://`, with `storage_options=` for
+fsspec). Files ending in .gz, .zst or .bz2 are decompressed. A path that matches nothing is a NoInputError; an empty
+file has no rows. From folders only files with the format's suffixes are taken, files named one by one always.
 
 **Types** are found in the heads of the files (of 1,000 of them, spread evenly, where there are more) and hold for the
 run. Nulls go with any type and integers with floats; anything else that files disagree about is a SchemaError. A row
@@ -50,21 +50,25 @@ def read_csv(
     partitioning: Partitioning | None = "hive",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Read CSV files (.csv, .tsv in folders). Quoted line breaks belong to their cells, in files of any size.
+    r"""Read CSV files (.csv, .tsv in folders). Quoted line breaks belong to their cells, in files of any size.
 
-    Whole numbers, numbers with a point, true/false and text are told apart; codes with leading zeros, numbers beyond 64
-    bits, dates and "NA" are text. A cell that is one of `null_values` is null in columns that are not text; in text it
-    stays what it is, so that empty text is "". A row with the wrong number of cells fails alone.
+    Whole numbers, numbers with a point, true/false and text are told apart; codes with leading zeros, numbers beyond
+    64 bits, dates and "NA" are text. A cell that is one of `null_values` is null in columns that are not text; in text
+    it stays what it is, so that empty text is "". A row with the wrong number of cells fails alone.
 
     Args:
+        paths: files, folders, globs or URLs, as described at the top of this module.
         columns: the columns to keep; others are not even parsed.
         dtypes: types by column, such as {"zip": "string", "when": "timestamp[us]"}; they go before what is found.
-        delimiter: one character; pass "\\t" for .tsv files.
+        delimiter: one character; pass "\t" for .tsv files.
+        null_values: what stands for null in columns that are not text.
         has_header: whether the first row holds the names; without it and `column_names` they are f0, f1, …
         column_names: names instead of the header's.
+        encoding: of all files; files that are not UTF-8 are never cut into splits.
         type_conflicts: "text" reads columns that files disagree about as text.
         include_path: name of a column for each row's file.
         partitioning: "hive" makes columns of key=value in folder names (integers if all are, else text).
+        storage_options: for URLs, as fsspec takes them.
 
     >>> read_csv("data/*.csv", dtypes={"zip": "string"})  # doctest: +SKIP
     """
@@ -101,8 +105,8 @@ def read_json(
     """Read JSON Lines files, one object a line (.jsonl, .ndjson, .json in folders); lines may be of any length.
 
     Columns are all keys met, null where a row lacks one, also keys that turn up late. Text stays text, also where it
-    looks like a date; blank lines are passed over; a line that is no object fails alone. With a column's dtype "string",
-    or `type_conflicts="text"`, values that are not text are written as JSON.
+    looks like a date; blank lines are passed over; a line that is no object fails alone. With a column's dtype
+    "string", or `type_conflicts="text"`, values that are not text are written as JSON.
 
     >>> read_json("calls/", dtypes={"note": "string"})  # doctest: +SKIP
     """
@@ -203,9 +207,11 @@ def read_images(
     are passed over and counted; a picture that cannot be decoded fails alone.
 
     Args:
+        paths: files, folders, globs or URLs, as described at the top of this module.
         mode: "RGB", "L" (grey), "RGBA", … for all pictures.
         size: (width, height) for all pictures.
         pattern: globs on file names instead of the usual suffixes.
+        storage_options: for URLs, as fsspec takes them.
 
     Raises:
         MissingDependencyError: Pillow is not installed.
@@ -238,14 +244,14 @@ def from_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Datase
 
     from headrace.sources.memory import MemorySource
 
+    if not isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        raise PlanError(
+            f"from_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not {type(data).__name__}"
+        )
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     elif isinstance(data, pa.RecordBatchReader):
         data = data.read_all()
-    elif not isinstance(data, pa.Table):
-        raise PlanError(
-            f"from_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not {type(data).__name__}"
-        )
     return _dataset("from_arrow", MemorySource(table=data, name="from_arrow"))
 
 
@@ -272,10 +278,8 @@ def read(source: Source) -> Dataset:
     >>> read(NumberSource(stop=3)).count()  # doctest: +SKIP
     3
     """
-    from headrace.sources.source import Source
-
-    if not isinstance(source, Source):
-        lacking = [m for m in ("name", "splits", "schema", "read", "fingerprint", "version") if not hasattr(source, m)]
+    lacking = [m for m in ("name", "splits", "schema", "read", "fingerprint", "version") if not hasattr(source, m)]
+    if lacking:
         raise PlanError(f"read: {type(source).__name__} is no source; it lacks {', '.join(lacking)}")
     return _dataset("read", source)
 

@@ -140,24 +140,33 @@ def _from_values(values: list[Any]) -> pa.Array:
         return _from_arrays(values, arrays)
     values = [v.item() if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
     try:
-        return pa.array(values)
+        return _one_array(pa.array(values))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         pass
-    if all(v is None or isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-        big = any(isinstance(v, int) and not -(2**63) <= v < 2**64 for v in values)
-        floats = any(isinstance(v, float) for v in values)
-        if floats or not big:
-            return pa.array(
-                [None if v is None else float(v) for v in values] if floats else values,
-                type=None if not floats else pa.float64(),
-            )
+    present = [v for v in values if v is not None]
+    if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present):
+        if any(isinstance(v, float) for v in present):
+            return pa.array([None if v is None else float(v) for v in values], type=pa.float64())
+        if all(0 <= v < 2**64 for v in present):
+            return pa.array(values, type=pa.uint64())
     return object_array(values)
 
 
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Undo that Arrow cuts columns of more than 2 GB of text or bytes."""
+    if isinstance(values, pa.ChunkedArray):
+        large = pa.large_string() if pa.types.is_string(values.type) else pa.large_binary()
+        return values.cast(large).combine_chunks()
+    return values
+
+
 def _from_arrays(values: list[Any], arrays: list[NDArray[Any]]) -> pa.Array:
-    alike = {a.ndim for a in arrays}
-    if len(alike) > 1 or not all(v is None or isinstance(v, np.ndarray) for v in values):
+    if not all(v is None or isinstance(v, np.ndarray) for v in values):
         return object_array(values)
+    alike = {a.ndim for a in arrays}
+    dtypes = {a.dtype for a in arrays}
+    if len(alike) > 1 or (alike != {1} and len(dtypes) > 1 and any(d.kind != "f" for d in dtypes)):
+        return object_array(values)  # as they are: a picture of 8 bits must not become one of 16 beside others
     if any(a.dtype.kind not in "biuf" for a in arrays):
         return _from_values([None if v is None else v.tolist() for v in values])
     if alike == {1}:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class TensorType(pa.ExtensionType):
+class TensorType(pa.ExtensionType):  # type: ignore[misc]
     """Arrays of `ndim` ≥ 2 dimensions, each row with a shape of its own."""
 
     def __init__(self, value_type: pa.DataType, ndim: int) -> None:
@@ -40,7 +40,7 @@ class TensorType(pa.ExtensionType):
         return TensorType, (self.value_type, self.ndim)
 
 
-class ObjectType(pa.ExtensionType):
+class ObjectType(pa.ExtensionType):  # type: ignore[misc]
     """Python objects, pickled by this run and never read back from a file."""
 
     def __init__(self) -> None:
@@ -58,25 +58,27 @@ class ObjectType(pa.ExtensionType):
 
 
 for _type in (TensorType(pa.uint8(), 2), ObjectType()):
-    # Known to Arrow's readers so that blocks keep their types between processes. ObjectType in a file is never unpickled:
-    # sources refuse the column.
+    # Known to Arrow's readers so that blocks keep their types between processes. ObjectType in a file is never
+    # unpickled: sources refuse the column.
     pa.register_extension_type(_type)
 
 
-def tensor_array(arrays: Sequence[NDArray[Any] | None]) -> pa.ExtensionArray:
+def tensor_array(arrays: Sequence[NDArray[Any] | None], *, like: TensorType | None = None) -> pa.ExtensionArray:
     """Make a tensor column from arrays of equal dtype and number of dimensions (None is null).
+
+    `like` gives the type where it may be that all are None.
 
     >>> tensor_array([np.zeros((2, 3), "uint8"), None]).type.ndim
     2
     """
     present = [a for a in arrays if a is not None]
-    dtype = np.result_type(*present)
-    ndim = present[0].ndim
-    type_ = TensorType(pa.from_numpy_dtype(dtype), ndim)
+    type_ = like or TensorType(pa.from_numpy_dtype(np.result_type(*present)), present[0].ndim)
+    dtype, ndim = type_.value_type.to_pandas_dtype(), type_.ndim
     sizes = np.array([0 if a is None else a.size for a in arrays], dtype=np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     flat = [np.ascontiguousarray(a, dtype=dtype).reshape(-1) for a in present]
-    data = pa.LargeListArray.from_arrays(offsets, pa.array(np.concatenate(flat)))
+    values = np.concatenate(flat) if flat else np.empty(0, dtype=dtype)
+    data = pa.LargeListArray.from_arrays(offsets, pa.array(values, type_.value_type))
     shapes = np.array([(0,) * ndim if a is None else a.shape for a in arrays], dtype=np.int32)
     shape = pa.FixedSizeListArray.from_arrays(pa.array(shapes.reshape(-1)), type=pa.list_(pa.int32(), ndim))
     mask = pa.array([a is None for a in arrays]) if len(present) < len(arrays) else None
@@ -127,4 +129,4 @@ def object_array(values: Sequence[Any]) -> pa.ExtensionArray:
 
 def objects_of(array: pa.ExtensionArray) -> list[Any]:
     """Unpickle a column that `object_array` made in this run."""
-    return [None if v is None else pickle.loads(v) for v in array.storage.to_pylist()]  # noqa: S301
+    return [None if v is None else pickle.loads(v) for v in array.storage.to_pylist()]

@@ -1,15 +1,19 @@
 """How types go together: the lattice that files, batches and parts are unified in.
 
-null goes with any type, int widens to float, lists and structs unify by their parts. Anything else is a quarrel, and
-the caller decides whose error that is.
+null goes with any type, int widens to float, lists and structs unify by their parts, and what is pickled goes with all
+(arrays of different dtypes or numbers of dimensions become pickled objects, so that none of them is changed). Anything
+else is a quarrel, and the caller decides whose error that is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from headrace.records.tensors import ObjectType, TensorType, object_array, tensor_array, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,13 +43,15 @@ def unify_types(left: pa.DataType, right: pa.DataType, column: str = "") -> pa.D
     if pa.types.is_null(right):
         return left
     if is_number(left) and is_number(right):
-        return _unify_numbers(left, right)
+        return _unify_numbers(left, right, column)
     if is_list(left) and is_list(right):
         item = unify_types(left.value_type, right.value_type, f"{column}[]")
         large = pa.types.is_large_list(left) or pa.types.is_large_list(right)
         return pa.large_list(item) if large else pa.list_(item)
     if pa.types.is_struct(left) and pa.types.is_struct(right):
         return _unify_structs(left, right, column)
+    if isinstance(left, (ObjectType, TensorType)) or isinstance(right, (ObjectType, TensorType)):
+        return _unify_arrays(left, right, column)
     if pa.types.is_dictionary(left) or pa.types.is_dictionary(right):
         return unify_types(_decoded(left), _decoded(right), column)
     for same, wide in ((is_text, pa.large_string()), (is_bytes, pa.large_binary())):
@@ -95,6 +101,11 @@ def cast(array: pa.Array, to: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), to)
+    if isinstance(to, ObjectType):
+        return object_array(_python_values(array))
+    if isinstance(to, TensorType):
+        dtype = to.value_type.to_pandas_dtype()
+        return tensor_array([None if t is None else t.astype(dtype) for t in tensors_of(array)], like=to)
     if pa.types.is_struct(to):
         children = []
         for i in range(to.num_fields):
@@ -102,11 +113,15 @@ def cast(array: pa.Array, to: pa.DataType) -> pa.Array:
             index = array.type.get_field_index(field.name)
             child = pa.nulls(len(array), field.type) if index < 0 else cast(array.field(index), field.type)
             children.append(child)
+        if not children:
+            return pa.nulls(len(array), to) if array.null_count else pa.Array.from_buffers(to, len(array), [None])
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(to), mask=mask)
     if is_list(to) and is_list(array.type):
         if pa.types.is_fixed_size_list(array.type):
             array = array.cast(pa.list_(array.type.value_type))
+        if array.offset:
+            array = pa.concat_arrays([array, array.slice(0, 0)])  # a copy that begins at its own offset 0
         kind = pa.LargeListArray if pa.types.is_large_list(to) else pa.ListArray
         offsets = array.offsets.cast(pa.int64()) if kind is pa.LargeListArray else array.offsets
         values = cast(array.values, to.value_type)
@@ -135,15 +150,42 @@ def is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
-def _unify_numbers(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+def _unify_numbers(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
     if pa.types.is_integer(left) and pa.types.is_integer(right):
         signed = pa.types.is_signed_integer(left) == pa.types.is_signed_integer(right)
         if signed:
             return left if left.bit_width >= right.bit_width else right
-        return pa.int64() if max(left.bit_width, right.bit_width) < 64 else pa.float64()
+        unsigned = left if pa.types.is_unsigned_integer(left) else right
+        if unsigned.bit_width == 64:
+            raise TypeQuarrelError(column, left, right)  # no integer holds both, and floats would round identifiers
+        return pa.int64()
     if pa.types.is_floating(left) and pa.types.is_floating(right):
         return left if left.bit_width >= right.bit_width else right
     return pa.float64()
+
+
+def _unify_arrays(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
+    if isinstance(left, TensorType) and isinstance(right, TensorType):
+        floats = pa.types.is_floating(left.value_type) and pa.types.is_floating(right.value_type)
+        if left.ndim == right.ndim and floats:
+            return TensorType(_unify_numbers(left.value_type, right.value_type, column), left.ndim)
+        return ObjectType()
+    other = right if isinstance(left, TensorType) else left
+    if isinstance(left, ObjectType) or isinstance(right, ObjectType):
+        return ObjectType()
+    if is_list(other) and is_number(other.value_type):
+        return ObjectType()  # arrays of one dimension beside arrays of more
+    raise TypeQuarrelError(column, left, right)
+
+
+def _python_values(array: pa.Array) -> list[Any]:
+    from headrace.records.columns import from_column
+
+    values = from_column(array)
+    if is_list(array.type) and is_number(array.type.value_type):
+        dtype = array.type.value_type.to_pandas_dtype()
+        return [None if v is None else np.asarray(v, dtype=dtype) for v in values]
+    return values
 
 
 def _unify_structs(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:

@@ -62,6 +62,9 @@ class Added:
         return repr(values) if any(values) else ""
 
 
+NOTHING_ADDED = Added()
+
+
 def block_of(
     batch: pa.RecordBatch,
     *,
@@ -77,8 +80,8 @@ def block_of(
 ) -> Block:
     """Make the block of parsed rows.
 
-    `unreadable` are rows that are not in the batch, by their number among all rows; `misfits` are rows of the batch that
-    are to be taken out. Both become failures; the block covers them all, from the ordinal `first` on.
+    `unreadable` are rows that are not in the batch, by their number among all rows; `misfits` are rows of the batch
+    that are to be taken out. Both become failures; the block covers them all, from the ordinal `first` on.
     """
     total = batch.num_rows + len(unreadable)
     failures = [row_failure(why, first + at, origin=origin, stage=stage) for at, why in unreadable]

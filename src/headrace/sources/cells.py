@@ -1,7 +1,7 @@
 """Cells of text to typed columns, exactly: what a column of text may be called, and which cells do not fit a type.
 
-Codes with leading zeros, integers beyond 64 bits, dates and "NA" are text. This is the slow and careful way; files whose
-cells all fit are read by Arrow's own parser and never come here beyond their sample.
+Codes with leading zeros, integers beyond 64 bits, dates and "NA" are text. This is the slow and careful way; files
+whose cells all fit are read by Arrow's own parser and never come here beyond their sample.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from headrace.sources.agreement import (
     sampled,
     select_columns,
 )
-from headrace.sources.assembly import Added, Misfit, block_of, row_failure
+from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
 from headrace.sources.extents import CUT_ABOVE_BYTES, SPLIT_BYTES, aligned, fingerprint_of, plan_splits, version_of
 from headrace.sources.storage import ByteStream, codec_of, is_url
 
@@ -44,7 +44,6 @@ CSV_PATTERNS = tuple(f"*{kind}{packed}" for kind in (".csv", ".tsv") for packed 
 MAX_CUT_FILES = 64
 """With more large files than this there is enough to do at once without looking for places to cut them."""
 
-_SCAN_BYTES = 256 * 1024
 _HEADER_BYTES = 64 * 1024
 
 
@@ -61,7 +60,7 @@ class CsvSource:
     column_names: tuple[str, ...] | None = None
     encoding: str = "utf8"
     type_conflicts: TypeConflicts = "error"
-    added: Added = Added()
+    added: Added = NOTHING_ADDED
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -198,19 +197,19 @@ class CsvSource:
         stream = ByteStream(path, start=start, end=end, storage_options=self.fileset.storage_options)
         return stream if self.is_utf8 else _Transcoded(stream, path, self.encoding)
 
-    def header(self, data: bytes, path: str) -> tuple[list[str], int]:
+    def header(self, data: bytes | memoryview, path: str) -> tuple[list[str], int]:
         """Return the column names of a file that begins with `data`, and where its first row begins.
 
         Raises:
             SourceError: two columns have the same name, or `column_names` has another number of names.
         """
-        begin = len(pieces.BOM) if data.startswith(pieces.BOM) else 0
+        begin = len(pieces.BOM) if data[:3] == pieces.BOM else 0
         while data[begin : begin + 1] in (b"\n", b"\r"):
             begin += 1
-        end = begin + pieces.first_record_end(data[begin:], self.delimiter_byte)
+        end = begin + pieces.first_record_end(memoryview(data)[begin:], self.delimiter_byte)
         if begin >= len(data):
             return list(self.column_names or ()), begin
-        record = data[begin:end].decode(errors="backslashreplace")
+        record = bytes(data[begin:end]).decode(errors="backslashreplace")
         found = next(csv.reader([record], delimiter=self.delimiter), [])
         names = found
         if self.column_names is not None:
@@ -247,19 +246,20 @@ class _FileReader:
         if extent.start:
             names, _ = source.header(source._head(extent.path, _HEADER_BYTES)[0], extent.path)
         with source.open(extent.path, extent.start, extent.end) as stream:
-            for piece in pieces.pieces(stream, source.record_end, label=extent.path):
+            parts = pieces.pieces(stream, source.record_end, label=extent.path, whole_bytes=CUT_ABOVE_BYTES)
+            for piece in parts:
                 data, unclosed = piece.data, b""
-                if piece.torn:
-                    data, unclosed = pieces.cut_unclosed(data, source.delimiter_byte)
                 if piece.offset == 0 and not extent.start:
-                    names, begin = source.header(data, extent.path)
-                    data = data[begin:]
+                    names, begin = source.header(piece.data, extent.path)
+                    data = memoryview(data)[begin:]
+                if piece.last:
+                    data, unclosed = pieces.cut_unclosed(data, source.delimiter_byte)
                 block = self._block(data, unclosed, names, first, origin)
                 if block.end > block.start:
-                    yield block
+                    yield from block.cut_by_bytes(pieces.PIECE_BYTES)
                 first = block.end[0]
 
-    def _block(self, data: bytes, unclosed: bytes, names: list[str], first: int, origin: Origin) -> Block:
+    def _block(self, data: bytes | memoryview, unclosed: bytes, names: list[str], first: int, origin: Origin) -> Block:
         wanted = names if self.wanted is None else [n for n in names if n in set(self.wanted)]
         ragged: list[tuple[int, Misfit]] = []
 
@@ -304,7 +304,9 @@ class _FileReader:
         index = self.schema.get_field_index(name)
         return pa.null() if index < 0 else self.schema.field(index).type
 
-    def _has_lost_zeros(self, data: bytes, names: list[str], types: dict[str, pa.DataType], parsed: list[str]) -> bool:
+    def _has_lost_zeros(
+        self, data: bytes | memoryview, names: list[str], types: dict[str, pa.DataType], parsed: list[str]
+    ) -> bool:
         """Find codes such as 007 that Arrow read as numbers: a quick look at all bytes, a closer one only then."""
         forced = {n for n, _ in self.source.dtypes}
         numbers = [n for n in parsed if _is_number(types[n]) and n not in forced]
@@ -315,7 +317,12 @@ class _FileReader:
         return any(pc.any(pc.match_substring_regex(c, cells.LEADING_ZERO)).as_py() for c in table.columns)
 
     def _read_carefully(
-        self, data: bytes, names: list[str], types: dict[str, pa.DataType], wanted: list[str], on_ragged: Any
+        self,
+        data: bytes | memoryview,
+        names: list[str],
+        types: dict[str, pa.DataType],
+        wanted: list[str],
+        on_ragged: Any,
     ) -> tuple[pa.RecordBatch, dict[int, Misfit]]:
         text = _one_batch(_parse(data, self.source, names, dict.fromkeys(names, pa.binary()), None, on_ragged))
         misfits: dict[int, Misfit] = {}
@@ -356,19 +363,22 @@ class _Transcoded:
             if text or not data:
                 return text.encode()
 
+    def view(self, size: int) -> memoryview:
+        return memoryview(self.read(size))
 
-def may_hold_codes(data: bytes, delimiter: int) -> bool:
+
+def may_hold_codes(data: bytes | memoryview, delimiter: int) -> bool:
     """Say whether a cell may begin with a zero that a digit follows; quick, and never wrong when it says no.
 
     >>> may_hold_codes(b"1,007,x", 44), may_hold_codes(b"1,0,0.5,100", 44)
     (True, False)
     """
     text = np.frombuffer(data, dtype=np.uint8)
-    if len(data) >= 2 and data[0] == 48 and data[1:2].isdigit():
+    if len(data) >= 2 and data[0] == 48 and data[1] >= 48:
         return True
     low = max(delimiter, 44) if delimiter < 48 else 44
-    for at in range(0, max(0, len(text) - 2), _SCAN_BYTES):  # in pieces that stay in the processor's cache
-        part = text[at : at + _SCAN_BYTES + 2]
+    for at in range(0, max(0, len(text) - 2), pieces.CACHE_BYTES):
+        part = text[at : at + pieces.CACHE_BYTES + 2]
         hits = part[1:-1] == 48
         hits &= part[2:] >= 48
         before = part[:-2] <= low
@@ -392,14 +402,14 @@ def _begins_cell(text: NDArray[np.uint8], before: NDArray[np.int64], delimiter: 
 
 
 def _parse(
-    data: bytes,
+    data: bytes | memoryview,
     source: CsvSource,
     names: Sequence[str],
     types: dict[str, pa.DataType],
     include: Sequence[str] | None,
     on_ragged: Any,
 ) -> pa.Table:
-    if not data or (data.isspace() and not data.strip(b"\r\n")):
+    if _is_blank(data):
         kept = list(include) if include is not None else list(names)
         return pa.table({n: pa.array([], types[n]) for n in kept})
     return pcsv.read_csv(
@@ -416,6 +426,12 @@ def _parse(
             false_values=list(cells.FALSE_VALUES),
         ),
     )
+
+
+def _is_blank(data: bytes | memoryview) -> bool:
+    """Say whether there are no rows at all."""
+    head = bytes(data[:64])
+    return not head.strip(b"\r\n") and (len(data) <= len(head) or not bytes(data).strip(b"\r\n"))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -60,7 +61,7 @@ def plan_splits(files: Sequence[File], cuts: Callable[[File], Sequence[int]]) ->
         offsets = list(cuts(head)) if len(group) == 1 and head.size_bytes > CUT_ABOVE_BYTES else []
         if offsets:
             edges = [0, *offsets, head.size_bytes]
-            for start, end in zip(edges, edges[1:], strict=False):
+            for start, end in pairwise(edges):
                 splits.append(_split(len(splits), [Extent(head.path, start, end)], end - start, group))
         else:
             size = sum(max(0, f.size_bytes) for f in group)

@@ -24,7 +24,7 @@ from headrace.sources.agreement import (
     sampled,
     select_columns,
 )
-from headrace.sources.assembly import Added, Misfit, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
 from headrace.sources.json_values import MisfitError, fitted, inferred, widened
 from headrace.sources.storage import ByteStream
@@ -50,7 +50,7 @@ class JsonSource:
     columns: tuple[str, ...] | None = None
     dtypes: Dtypes = ()
     type_conflicts: TypeConflicts = "error"
-    added: Added = Added()
+    added: Added = NOTHING_ADDED
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class _FileReader:
         origin = Origin(self.extent.label if self.extent.start else self.extent.path, first)
         with self.source.open(extent.path, extent.start, extent.end) as stream:
             for piece in pieces.pieces(stream, pieces.line_end, label=extent.path):
-                data = piece.data
+                data = bytes(piece.data)
                 if piece.offset == 0 and not extent.start:
                     data = data.removeprefix(pieces.BOM)
                 if not data or data.isspace():

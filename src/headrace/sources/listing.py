@@ -26,8 +26,8 @@ class FileSet:
     """The files that paths stand for; listed once, on demand.
 
     Files named one by one are always taken, in the order given. Folders are searched to the bottom, sorted by path,
-    without names that begin with "." or "_"; of what they hold, and of what a glob without a suffix of its own ("data/*")
-    matches, only names that fit `patterns` are taken, the others are counted as passed over.
+    without names that begin with "." or "_"; of what they hold, and of what a glob without a suffix of its own
+    ("data/*") matches, only names that fit `patterns` are taken, the others are counted as passed over.
     """
 
     paths: tuple[str, ...]
@@ -50,7 +50,7 @@ class FileSet:
         ('data/*.csv',)
         """
         single = isinstance(paths, (str, os.PathLike))
-        listed = [paths] if single else list(paths)  # type: ignore[arg-type,list-item]
+        listed = [paths] if single else list(paths)  # type: ignore[arg-type]
         if not listed:
             raise NoInputError("no paths given: the list is empty; pass a file, folder, glob or URL")
         for path in listed:

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from headrace.errors import SchemaError, SourceError
 from headrace.records.block import Block, Origin, Unit
+from headrace.records.tensors import ObjectType
 from headrace.records.types import TypeQuarrelError, cast, unify_types
 from headrace.sources.agreement import Sample, agree, in_threads, sampled, select_columns
-from headrace.sources.assembly import Added, finish
+from headrace.sources.assembly import NOTHING_ADDED, Added, finish
 from headrace.sources.extents import (
     CUT_ABOVE_BYTES,
     SPLIT_BYTES,
@@ -22,7 +23,6 @@ from headrace.sources.extents import (
     plan_splits,
     version_of,
 )
-from headrace.sources.source import Split
 from headrace.sources.storage import byte_ranges, filesystem, is_url, unreadable
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.sources.agreement import Agreement
     from headrace.sources.listing import FileSet
+    from headrace.sources.source import Split
     from headrace.sources.storage import File
 
 PARQUET_PATTERNS = ("*.parquet", "*.pq", "*.parq")
@@ -59,7 +60,7 @@ class ParquetSource:
 
     fileset: FileSet
     columns: tuple[str, ...] | None = None
-    added: Added = Added()
+    added: Added = NOTHING_ADDED
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -163,12 +164,6 @@ class ParquetSource:
     def _sample(self, file: File) -> Sample:
         with self._open(file.path) as opened:
             schema = opened.schema_arrow
-        for column in schema:
-            if getattr(column.type, "extension_name", "") == "headrace.object":
-                raise SourceError(
-                    f"{file.path}: column {column.name!r} holds pickled Python objects, which are never loaded from "
-                    "files; write the column as text, numbers or lists"
-                )
         return Sample(file.path, schema.remove_metadata())
 
     def _row_groups(self, file: File) -> list[RowGroups]:
@@ -192,12 +187,26 @@ class ParquetSource:
         try:
             if is_url(path):
                 fs, inner = filesystem(path, self.fileset.storage_options)
-                return pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=True)
-            return pq.ParquetFile(pa.OSFile(path))
+                file = pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=True)
+            else:
+                file = pq.ParquetFile(pa.OSFile(path))
         except pa.ArrowInvalid as error:
             raise SourceError(f"cannot read {path}: it is no Parquet file, or is truncated ({error})") from error
         except Exception as error:
             raise unreadable(path, error) from error
+        for column in file.schema_arrow:
+            if _holds_objects(column.type):
+                raise SourceError(
+                    f"{path}: column {column.name!r} holds pickled Python objects, which are never loaded from files; "
+                    "write the column as text, numbers or lists"
+                )
+        return file
+
+
+def _holds_objects(type_: pa.DataType) -> bool:
+    if isinstance(type_, ObjectType):
+        return True
+    return any(_holds_objects(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _pieces_of(split: Split, groups: Sequence[RowGroups]) -> list[Split]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,18 @@ from headrace.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
     from headrace.sources.storage import ByteStream
 
 PIECE_BYTES = 4 * 1024 * 1024
 MAX_RECORD_BYTES = 1024 * 1024 * 1024
 """A record beyond this is taken for damage: a quote that never closes, or no text file at all."""
+
+CACHE_BYTES = 256 * 1024
+"""Passes over bytes are made in steps of this size, which stay in the processor's cache."""
+
+_HEAD_BYTES = 16 * 1024
 
 BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
@@ -27,28 +33,42 @@ _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 class Piece:
     """Bytes of whole records."""
 
-    data: bytes
+    data: bytes | memoryview
     offset: int
     """Where the piece begins in the stream."""
-    torn: bool = False
-    """Whether the stream ended without ending the last record."""
+    last: bool = False
+    """Whether the stream ends here, if need be inside a record."""
 
 
 def pieces(
-    stream: ByteStream, record_end: Callable[[bytes], int], *, label: str, piece_bytes: int = PIECE_BYTES
+    stream: ByteStream,
+    record_end: Callable[[bytes], int],
+    *,
+    label: str,
+    whole_bytes: int = 0,
+    piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[Piece]:
     """Yield the stream in pieces of about `piece_bytes` that end where records end; a long record makes a long piece.
 
-    `record_end(data)` returns the end of the last whole record in bytes that begin with a record, or 0.
+    `record_end(data)` returns the end of the last whole record in bytes that begin with a record, or 0. A stream of at
+    most `whole_bytes` is one piece, a memoryview, so that nobody has to look for records.
     """
     carry, offset, want = b"", 0, piece_bytes
+    if whole_bytes:
+        whole = stream.view(whole_bytes)
+        carry = stream.read(piece_bytes)
+        if not carry:
+            if len(whole):
+                yield Piece(whole, offset, last=True)
+            return
+        carry = bytes(whole) + carry
     while True:
         more = stream.read(want)
-        if not more:
-            if carry:
-                yield Piece(carry, offset, torn=True)
-            return
         data = carry + more if carry else more
+        if not more:
+            if data:
+                yield Piece(data, offset, last=True)
+            return
         end = record_end(data)
         if end == 0:
             if len(data) > MAX_RECORD_BYTES:
@@ -58,7 +78,7 @@ def pieces(
                 )
             carry, want = data, len(data)  # doubling, so that a giant is not scanned over and over
             continue
-        yield Piece(data if end == len(data) else data[:end], offset)
+        yield Piece(data[:end], offset)
         carry, offset, want = data[end:], offset + end, piece_bytes
 
 
@@ -82,46 +102,53 @@ def csv_record_end(data: bytes, delimiter: int = 44) -> int:
         return end
     opens, closes = quoted_ranges(data, delimiter)
     while end > 0:
-        i = bisect_left(opens, end - 1) - 1  # the last quoted cell that begins before the line break
-        if i < 0 or closes[i] < end - 1:
+        cell = int(np.searchsorted(opens, end - 1)) - 1  # the last quoted cell that opens before the line break
+        if cell < 0 or closes[cell] < end - 1:
             return end
-        end = data.rfind(b"\n", 0, opens[i]) + 1
+        end = data.rfind(b"\n", 0, int(opens[cell])) + 1
     return 0
 
 
-def first_record_end(data: bytes, delimiter: int = 44) -> int:
-    """Return the place after the first record (the header, say); the whole length where nothing ends it."""
-    ranges: tuple[list[int], list[int]] | None = None
-    at = 0
+def first_record_end(data: bytes | memoryview, delimiter: int = 44) -> int:
+    r"""Return the place after the first record (the header, say); the whole length where nothing ends it.
+
+    >>> first_record_end(b'a,"b\nc"\n1,2\n')
+    8
+    """
+    head_bytes = _HEAD_BYTES
     while True:
-        end = data.find(b"\n", at)
-        if end < 0:
+        head = bytes(data[:head_bytes])
+        opens, closes = quoted_ranges(head, delimiter)
+        end = head.find(b"\n") + 1
+        while end > 0:
+            cell = int(np.searchsorted(opens, end - 1)) - 1
+            if cell < 0 or closes[cell] < end - 1:
+                return end
+            end = head.find(b"\n", int(closes[cell])) + 1
+        if len(head) == len(data):
             return len(data)
-        if data.find(b'"', 0, end) < 0:
-            return end + 1
-        opens, closes = ranges = ranges or quoted_ranges(data, delimiter)
-        i = bisect_left(opens, end) - 1
-        if i < 0 or closes[i] < end:
-            return end + 1
-        at = min(closes[i], len(data))
+        head_bytes *= 8
 
 
-def cut_unclosed(data: bytes, delimiter: int = 44) -> tuple[bytes, bytes]:
+def cut_unclosed(data: bytes | memoryview, delimiter: int = 44) -> tuple[bytes | memoryview, bytes]:
     r"""Cut off a last record whose quoted cell is still open at the end.
 
     >>> cut_unclosed(b'1,2\n3,"x\n4,5\n')
     (b'1,2\n', b'3,"x\n4,5\n')
     """
-    if _QUOTE not in data:
+    text = np.frombuffer(data, dtype=np.uint8)
+    steps = range(0, len(text), CACHE_BYTES)
+    if sum(int(np.count_nonzero(text[i : i + CACHE_BYTES] == _QUOTE)) for i in steps) % 2 == 0:
         return data, b""
+    data = bytes(data)
     opens, closes = quoted_ranges(data, delimiter)
-    if not closes or closes[-1] < len(data):
-        return data, b""
+    if not len(closes) or closes[-1] < len(data):
+        return data, b""  # the odd quote is a character like others
     begin = csv_record_end(data[: opens[-1]], delimiter)
     return data[:begin], data[begin:]
 
 
-def quoted_ranges(data: bytes, delimiter: int) -> tuple[list[int], list[int]]:
+def quoted_ranges(data: bytes, delimiter: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return where quoted cells open and close; a cell left open closes at `len(data)`.
 
     A quote opens a cell only at the cell's very beginning; elsewhere in an unquoted cell it is a character like others.
@@ -131,17 +158,19 @@ def quoted_ranges(data: bytes, delimiter: int) -> tuple[list[int], list[int]]:
     text = np.frombuffer(data, dtype=np.uint8)
     quotes = np.flatnonzero(text == _QUOTE)
     opens, closes = quotes[0::2], quotes[1::2]
-    before = np.where(opens > 0, text[opens - 1], _NEWLINE)
+    before = text[opens - 1]
+    if len(opens) and opens[0] == 0:
+        before[0] = _NEWLINE
     fits = (before == delimiter) | (before == _NEWLINE) | (before == _RETURN)
     fits[1:] |= opens[1:] - 1 == closes[: len(opens) - 1]
     if not fits.all():
         return _walk_quotes(data, quotes.tolist(), delimiter)
     if len(closes) < len(opens):
         closes = np.append(closes, len(data))
-    return opens.tolist(), closes.tolist()
+    return opens, closes
 
 
-def _walk_quotes(data: bytes, quotes: list[int], delimiter: int) -> tuple[list[int], list[int]]:
+def _walk_quotes(data: bytes, quotes: list[int], delimiter: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     opens: list[int] = []
     closes: list[int] = []
     may_open = (delimiter, _NEWLINE, _RETURN)
@@ -160,4 +189,4 @@ def _walk_quotes(data: bytes, quotes: list[int], delimiter: int) -> tuple[list[i
         i += 1
     if inside:
         closes.append(len(data))
-    return opens, closes
+    return np.array(opens, dtype=np.int64), np.array(closes, dtype=np.int64)

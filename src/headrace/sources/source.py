@@ -39,6 +39,31 @@ class Source(Protocol):
 
     A source is plain data until `splits()` or `schema()` is called; it is pickled to worker processes. All three
     methods raise errors of `headrace.errors` (`NoInputError`, `SchemaError`, `SourceError`) and no others.
+
+    A source of squares, to be used as `headrace.read(Squares(4))`:
+
+    >>> import pyarrow as pa
+    >>> from dataclasses import dataclass
+    >>> from headrace.records.block import Origin, dense_block
+    >>> @dataclass(frozen=True)
+    ... class Squares:
+    ...     stop: int
+    ...     name = "squares"
+    ...     def splits(self):
+    ...         return [Split(number=0, label="all", size_bytes=8 * self.stop, rows=self.stop)]
+    ...     def schema(self):
+    ...         return pa.schema({"n": pa.int64()})
+    ...     def read(self, split, *, columns, start=0):
+    ...         batch = pa.record_batch({"n": [i * i for i in range(start, self.stop)]})
+    ...         yield dense_block(batch.select(columns or ["n"]), split=0, first=start, origin=Origin(self.name))
+    ...     def fingerprint(self, split):
+    ...         return str(self.stop)
+    ...     version = fingerprint
+    >>> isinstance(Squares(4), Source)
+    True
+    >>> split, = Squares(4).splits()
+    >>> [block.batch.to_pydict() for block in Squares(4).read(split, columns=None, start=2)]
+    [{'n': [4, 9]}]
     """
 
     @property

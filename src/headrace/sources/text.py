@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.records.block import Block, Origin
 from headrace.sources import pieces
 from headrace.sources.agreement import select_columns
-from headrace.sources.assembly import Added, Misfit, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
 from headrace.sources.storage import ByteStream
 
@@ -31,7 +31,7 @@ class TextSource:
 
     fileset: FileSet
     columns: tuple[str, ...] | None = None
-    added: Added = Added()
+    added: Added = NOTHING_ADDED
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class TextSource:
         schema = self._full_schema()
         with ByteStream(place.path, start=place.start, end=place.end, storage_options=options) as stream:
             for piece in pieces.pieces(stream, pieces.line_end, label=extent.path):
-                data = piece.data
+                data = bytes(piece.data)
                 if piece.offset == 0 and not place.start:
                     data = data.removeprefix(pieces.BOM)
                 if not data:
