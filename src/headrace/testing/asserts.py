@@ -79,7 +79,7 @@ def assert_balanced(result: Any, *, left_over: int = 0) -> None:
     _require(balance.holds is not False, f"the run does not add up: {balance}")
     _require(
         balance.branches != 1 or balance.other == left_over,
-        f"{balance.other:,} rows were read and neither written, failed nor filtered; expected {left_over:,} ({balance})",
+        f"{balance.other:,} rows were read but not written, failed or filtered; expected {left_over:,} ({balance})",
     )
 
 
