@@ -26,11 +26,11 @@ def test_told_by_suffix(inputs: list[str], name: str) -> None:
 
 
 def test_told_by_what_a_folder_or_pattern_holds(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.parquet").touch()
-    (tmp_path / "_SUCCESS").touch()
-    assert format_of([str(tmp_path)]) == "parquet"
-    assert format_of([str(tmp_path / "d*" / "*")]) == "parquet"
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "a.parquet").touch()
+    (tmp_path / "data" / "_SUCCESS").touch()
+    assert format_of([str(tmp_path / "data")]) == "parquet"
+    assert format_of([str(tmp_path / "data" / "d*" / "*")]) == "parquet"
 
 
 def test_a_folder_of_two_kinds_must_be_told(tmp_path: Path) -> None:

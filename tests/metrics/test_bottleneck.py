@@ -69,3 +69,12 @@ def test_always_a_sentence(stages: list[StageStatistics], elapsed: float) -> Non
     text = said(*stages, elapsed_secs=elapsed)
     assert text.endswith(".")
     assert "nan" not in text
+
+
+def test_an_idle_rerun_is_not_called_busy() -> None:
+    run = RunStatistics(
+        done=True,
+        sources=(SourceStatistics(name="read", splits=1, splits_found_finished=1),),
+        stages=(stage("read", 0.9),),
+    )
+    assert bottleneck_of(run).startswith("Nothing was left to do")

@@ -74,14 +74,30 @@ def test_all_found_finished() -> None:
         RunStatistics(
             done=True,
             sources=(SourceStatistics(name="read", splits=3, splits_found_finished=3),),
-            sinks=(SinkStatistics(name="write", rows_before=40, dead_letters_before=2),),
+            sinks=(SinkStatistics(name="write", rows=40, rows_before=40, dead_letters=2, dead_letters_before=2),),
         )
     )
     assert report.bottleneck == "Nothing was left to do: an earlier run of the same job had finished it."
     assert report.dead_letters == 2
     assert "3 found finished" in str(report)
-    assert "40 rows from earlier runs" in str(report)
+    assert "40 of the rows from earlier runs" in str(report)
     assert "2 dead letters, 2 of them from earlier runs" in str(report)
+
+
+def test_only_rows_of_this_run_are_in_its_balance() -> None:
+    statistics = RunStatistics(
+        sources=(SourceStatistics(name="read", rows=10, splits=2, splits_read=1, splits_found_finished=1),),
+        sinks=(SinkStatistics(name="write", rows=50, rows_before=40, dead_letters=2, dead_letters_before=2),),
+    )
+    report = Report(statistics)
+    assert str(report.balance()) == "read 10 = written 10 + failed 0 + filtered 0"
+    assert report.dead_letters == 2
+
+
+def test_nulls_for_failed_answers_are_counted() -> None:
+    step = StepStatistics(name="infer", rows_in=3, rows_out=3, with_error=1)
+    statistics = RunStatistics(stages=(StageStatistics(name="infer", steps=(step,)),))
+    assert Report(statistics).with_error == 1
 
 
 def test_a_running_job_says_so() -> None:

@@ -52,7 +52,7 @@ def _settings(context: click.Context, option: click.Parameter, values: tuple[str
         name, equals, text = value.partition("=")
         document = parse(text)
         if not equals or not name or document.problems:
-            raise click.BadParameter(f"{value!r} is no NAME=VALUE", context, option)
+            raise click.BadParameter(f"{value!r} is no NAME=VALUE with VALUE as YAML", context, option)
         settings[name] = document.data
     return settings
 

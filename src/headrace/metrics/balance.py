@@ -56,7 +56,7 @@ def balance_of(statistics: RunStatistics) -> Balance:
     steps = [step for stage in statistics.stages for step in stage.steps]
     read = sum(source.rows + source.failed for source in statistics.sources)
     made = sum(s.rows_out + s.filtered + s.failed - s.rows_in for s in steps if s.fans_out)
-    written = sum(sink.rows for sink in statistics.sinks)
+    written = sum(sink.rows - sink.rows_before for sink in statistics.sinks)
     failed = sum(source.failed for source in statistics.sources) + sum(step.failed for step in steps)
     filtered = sum(step.filtered for step in steps)
     branches = len(statistics.sinks)

@@ -25,6 +25,8 @@ def bottleneck_of(statistics: RunStatistics) -> str:
     >>> print(bottleneck_of(RunStatistics(elapsed_secs=10.0, stages=(slow, model))))
     map_1 is the bottleneck: busy 97 % of the time. The model of net was idle 60 % of the time: starved by map_1 60 %.
     """
+    if _found_finished(statistics):
+        return "Nothing was left to do: an earlier run of the same job had finished it."
     ran = [stage for stage in statistics.stages if stage.busy + stage.starved + stage.blocked > 0]
     if not ran:
         return _nothing_ran(statistics)
@@ -36,9 +38,12 @@ def bottleneck_of(statistics: RunStatistics) -> str:
     return " ".join(sentences)
 
 
+def _found_finished(statistics: RunStatistics) -> bool:
+    sources = statistics.sources
+    return any(s.splits_found_finished for s in sources) and not any(s.splits_read or s.rows for s in sources)
+
+
 def _nothing_ran(statistics: RunStatistics) -> str:
-    if any(source.splits_found_finished for source in statistics.sources):
-        return "Nothing was left to do: an earlier run of the same job had finished it."
     if any(source.rows for source in statistics.sources):
         return "No stage worked long enough to be measured."
     if statistics.done:

@@ -52,13 +52,15 @@ class Report:
 
     @property
     def with_error(self) -> int:
-        """Rows written with nulls in place of a failed answer."""
-        return sum(sink.with_error for sink in self.statistics.sinks)
+        """Rows written with nulls in place of a failed answer, in earlier runs of the job too."""
+        steps = [step for stage in self.statistics.stages for step in stage.steps]
+        written = sum(sink.with_error for sink in self.statistics.sinks)
+        return max(written, sum(step.with_error for step in steps))
 
     @property
     def dead_letters(self) -> int:
         """Rows in the dead letters, from earlier runs of the job too."""
-        return sum(sink.dead_letters + sink.dead_letters_before for sink in self.statistics.sinks)
+        return sum(sink.dead_letters for sink in self.statistics.sinks)
 
     @property
     def rows_per_sec(self) -> float:
@@ -139,19 +141,18 @@ def _step_row(step: StepStatistics) -> list[str]:
 def _sink_row(sink: SinkStatistics) -> list[str]:
     row = [sink.name, count(sink.rows, "row"), count(sink.parts, "part"), amount(sink.nbytes)]
     if sink.rows_before:
-        row.append(f"{sink.rows_before:,} rows from earlier runs")
+        row.append(f"{sink.rows_before:,} of the rows from earlier runs")
     if sink.with_error:
         row.append(f"{sink.with_error:,} with nulls for failed answers")
     return row
 
 
 def _sink_notes(sink: SinkStatistics) -> list[str]:
-    letters = sink.dead_letters + sink.dead_letters_before
-    if not letters:
+    if not sink.dead_letters:
         return []
     where = f" in {sink.dead_letters_folder}" if sink.dead_letters_folder else ""
     earlier = f", {sink.dead_letters_before:,} of them from earlier runs" if sink.dead_letters_before else ""
-    return [f"{count(letters, 'dead letter')}{where}{earlier}"]
+    return [f"{count(sink.dead_letters, 'dead letter')}{where}{earlier}"]
 
 
 def _aligned(table: list[list[str]]) -> list[str]:

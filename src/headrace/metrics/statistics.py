@@ -86,7 +86,7 @@ class SourceStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatistics:
-    """What one sink holds. `*_before` counts what earlier runs of the job had committed."""
+    """What one sink holds. `*_before` says how much of it earlier runs of the job had committed."""
 
     name: str
     folder: str | None = None
