@@ -166,7 +166,10 @@ def _assigned(batch: Any, wanted: Sequence[Any]) -> list[tuple[Any, NDArray[Any]
         return [(wanted[0], _array(next(iter(named.values()))))]
     width = wanted[0].shape[-1] if len(wanted[0].shape) == 2 else None
     if isinstance(width, int) and width != len(named):
-        raise PlanError(f"the model's input is {_described(wanted)}, and X")
+        raise PlanError(
+            f"the model's input is {_described(wanted)}, and was given {len(named)} columns ({', '.join(named)}); name "
+            "those to take with inputs="
+        )
     return [(wanted[0], matrix(list(named.values())))]
 
 
