@@ -21,6 +21,7 @@ from headrace.cli.outcome import checking, code_of, message_of
         (errors.SinkError("x"), 1),
         (errors.RunInterrupted("x"), 130),
         (errors.RunInterrupted("x", signal_number=15), 143),
+        (KeyboardInterrupt(), 130),
         (TypeError("x"), 1),
     ],
 )

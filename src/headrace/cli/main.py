@@ -15,10 +15,11 @@ from headrace.cli.completion import completion
 from headrace.cli.explain import explain
 from headrace.cli.handlers import handlers
 from headrace.cli.infer import infer
-from headrace.cli.outcome import BAD_USAGE, GOOD, INTERRUPTED, RUN_FAILED, Settings, code_of, message_of
+from headrace.cli.outcome import BAD_USAGE, GOOD, RUN_FAILED, Settings, code_of, message_of
 from headrace.cli.run import run
 from headrace.cli.schema import schema
 from headrace.cli.status import status
+from headrace.errors import RunInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,10 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _raise_again_if(settings.debug)
         error.show()
         return BAD_USAGE
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
         _raise_again_if(settings.debug)
-        _say("Interrupted.")
-        return INTERRUPTED
+        # click makes an Abort of every KeyboardInterrupt, and RunInterrupted is one.
+        interrupted = error.__cause__ if isinstance(error.__cause__, RunInterrupted) else error
+        _say(message_of(interrupted))
+        return code_of(interrupted)
     except BrokenPipeError:
         # Whoever read our output has gone; Python would complain once more when it flushes stdout at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

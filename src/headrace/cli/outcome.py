@@ -71,6 +71,8 @@ def code_of(error: BaseException) -> int:
     """
     if isinstance(error, errors.RunInterrupted):
         return 128 + error.signal_number
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return INTERRUPTED
     if isinstance(error, MENDED_BY_THE_CALLER) or "found_by_check" in getattr(error, "__dict__", {}):
         return BAD_USAGE
     return RUN_FAILED
@@ -84,6 +86,8 @@ def message_of(error: BaseException) -> str:
     """
     if isinstance(error, errors.RunInterrupted):
         return str(error)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "interrupted"
     if isinstance(error, errors.HeadraceError):
         return f"Error: {error}"
     return (
