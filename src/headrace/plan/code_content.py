@@ -36,8 +36,8 @@ class CodeUses:
 
     globals: dict[str, frozenset[str] | None]
     """Names of globals, each with the attributes read from it; None where it is used as a whole."""
-    imports: frozenset[tuple[str, int]]
-    """Modules imported inside the code: name, and level of a relative import."""
+    imports: frozenset[tuple[str, tuple[str, ...]]]
+    """Modules imported inside the code, with leading dots where relative; and the names taken from each."""
 
 
 def instructions(code: CodeType) -> Iterator[tuple[str, Any]]:
@@ -71,13 +71,13 @@ def uses(code: CodeType) -> CodeUses:
     {'np': frozenset({'log'}), 'bias': None}
     """
     found: dict[str, set[str] | None] = {}
-    imports: set[tuple[str, int]] = set()
+    imports: set[tuple[str, tuple[str, ...]]] = set()
     _collect(code, found, imports)
     attributes = {name: None if names is None else frozenset(names) for name, names in found.items()}
     return CodeUses({name: a for name, a in attributes.items() if name not in _OF_THE_FILE}, frozenset(imports))
 
 
-def _collect(code: CodeType, found: dict[str, set[str] | None], imports: set[tuple[str, int]]) -> None:
+def _collect(code: CodeType, found: dict[str, set[str] | None], imports: set[tuple[str, tuple[str, ...]]]) -> None:
     steps = _effective(code)
     for position, i in enumerate(steps):
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -88,8 +88,8 @@ def _collect(code: CodeType, found: dict[str, set[str] | None], imports: set[tup
             elif known is not None:
                 known.add(following.argval)
         elif i.opname == "IMPORT_NAME":
-            level = steps[position - 2].argval
-            imports.add((i.argval, level if isinstance(level, int) else 0))
+            level, names = steps[position - 2].argval, steps[position - 1].argval
+            imports.add(("." * level + i.argval, names or ()))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             _collect(constant, found, imports)

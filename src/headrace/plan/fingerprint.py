@@ -269,14 +269,15 @@ class _Walk:
                 self._named("of module", here, f"global {name}:")
             else:
                 self._inside(f"global {name}", value)
-        for name, level in sorted(used.imports):
+        for name, taken in sorted(used.imports):
             with contextlib.suppress(ImportError):
-                package = global_values.get("__package__") or ""
-                self._imported(importlib.util.resolve_name("." * level + name, package))
+                module = importlib.util.resolve_name(name, global_values.get("__package__") or "")
+                self._imported(module, taken)
 
-    def _imported(self, module: str) -> None:
+    def _imported(self, module: str, taken: tuple[str, ...] = ()) -> None:
         if origin_of(module) == "user":
-            self._items("module", source_content(module))
+            for name in (module, *(f"{module}.{name}" for name in taken)):  # what is taken may be a module itself
+                self._items("module", source_content(name))
         else:
             self._by_name("module", module, "")
 

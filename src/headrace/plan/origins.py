@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import sys
@@ -50,18 +51,31 @@ def version_of(module: str) -> str:
 
 
 def file_of(module: str) -> str | None:
-    """Return the file (or folder) of a module, without importing more than its parent packages."""
+    """Return the file (or folder) of a module, without importing anything; None if there is none."""
     loaded = sys.modules.get(module)
     if loaded is not None:
         file = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), None)
         return None if file is None else str(file)
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
+    spec = _found(module)
     if spec is None:
         return None
     return spec.origin or next(iter(spec.submodule_search_locations or []), None)
+
+
+def _found(module: str) -> importlib.machinery.ModuleSpec | None:
+    """Find a module as the import system does, which would import its parent packages, however."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    name = top
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = f"{name}.{part}"
+        spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec
 
 
 def _distribution_version(name: str) -> str | None:
