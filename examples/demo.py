@@ -107,9 +107,9 @@ def name_files(paths: list[str], out: Path) -> Any:
     return (
         hr.read_binary_files(paths)
         .filter(not_empty)
-        .map_batches(tokens, batch_format="numpy")
+        .map_batches(tokens)
         .run_inference(OnnxModelHandler(str(model / "model.onnx")), inputs={"bytes": "tokens"}, output="scores")
-        .map_batches(NameKinds(str(model / "config.min.json")), batch_format="numpy")
+        .map_batches(NameKinds, args=[str(model / "config.min.json")])
         .write_parquet(str(out), if_exists="overwrite")
         .run()
     )
@@ -123,8 +123,10 @@ def show(out: Path) -> None:
     predictions = pyarrow.parquet.read_table(out)
     kinds = predictions.group_by("kind").aggregate([("path", "count"), ("probability", "mean"), ("path", "max")])
     table = Table(title=f"What {len(predictions):,} files of Python {sys.version.split()[0]} are", title_style="bold")
-    for heading, justify in (("kind", "left"), ("files", "right"), ("mean probability", "right"), ("such as", "left")):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("kind")
+    table.add_column("files", justify="right")
+    table.add_column("probability", justify="right")
+    table.add_column("such as", no_wrap=True, ratio=1)
     for row in kinds.sort_by([("path_count", "descending")]).slice(0, 15).to_pylist():
         example = "/".join(Path(row["path_max"]).parts[-2:])
         table.add_row(row["kind"], f"{row['path_count']:,}", f"{row['probability_mean']:.1%}", example)
