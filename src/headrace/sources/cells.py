@@ -23,6 +23,8 @@ FALSE_VALUES = ("false", "False", "FALSE")
 
 _INT = r"^[ \t]*-?(0|[1-9][0-9]*)[ \t]*$"
 _FLOAT = r"^[ \t]*-?((0|[1-9][0-9]*)\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+_ANY_INT = r"^[ \t]*-?[0-9]+[ \t]*$"
+_ANY_FLOAT = r"^[ \t]*-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 _WORD_FLOAT = r"^[ \t]*[+-]?(?i:nan|inf|infinity)[ \t]*$"
 _SURE_FLOAT = r"\.|[eE][+-]"
 LEADING_ZERO = r"^[ \t]*[+-]?0[0-9xX]"
@@ -57,8 +59,12 @@ def infer_cells(cells: pa.Array, null_values: Sequence[str] = ("",)) -> pa.DataT
     return pa.string()
 
 
-def convert_cells(cells: pa.Array, to: pa.DataType, null_values: Sequence[str] = ("",)) -> Converted:
+def convert_cells(
+    cells: pa.Array, to: pa.DataType, null_values: Sequence[str] = ("",), *, lenient: bool = False
+) -> Converted:
     """Convert a column of bytes to a type; integers become floats where a cell needs it, null any type.
+
+    `lenient` takes codes for numbers and 0 and 1 for booleans, because the user said what they are.
 
     >>> done = convert_cells(pa.array([b"1", b"x", b""]), pa.int64())
     >>> done.column.to_pylist(), done.misfits.tolist()
@@ -73,12 +79,14 @@ def convert_cells(cells: pa.Array, to: pa.DataType, null_values: Sequence[str] =
         return Converted(cells.cast(to), np.empty(0, dtype=np.int64))
     nulls = _is_null(text, null_values)
     if pa.types.is_integer(to):
-        return _convert_integers(text, nulls, to)
+        return _convert_integers(text, nulls, to, _ANY_INT if lenient else _INT)
     if pa.types.is_floating(to):
-        fits = pc.or_(pc.match_substring_regex(text, _FLOAT), pc.match_substring_regex(text, _WORD_FLOAT))
+        number = _ANY_FLOAT if lenient else _FLOAT
+        fits = pc.or_(pc.match_substring_regex(text, number), pc.match_substring_regex(text, _WORD_FLOAT))
         return _convert_fitting(text, nulls, fits, to)
     if pa.types.is_boolean(to):
-        fits = pc.is_in(text, value_set=pa.array(TRUE_VALUES + FALSE_VALUES))
+        known = TRUE_VALUES + FALSE_VALUES + (("0", "1") if lenient else ())
+        fits = pc.is_in(text, value_set=pa.array(known))
         return _convert_fitting(text, nulls, fits, to)
     return _convert_one_by_one(text, nulls, to)
 
@@ -88,8 +96,8 @@ def decoded(cells: pa.Array) -> pa.Array:
     return _decoded(cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells)[0]
 
 
-def _convert_integers(text: pa.Array, nulls: pa.Array, to: pa.DataType) -> Converted:
-    ints = pc.match_substring_regex(text, _INT)
+def _convert_integers(text: pa.Array, nulls: pa.Array, to: pa.DataType, pattern: str) -> Converted:
+    ints = pc.match_substring_regex(text, pattern)
     floats = pc.and_(pc.match_substring_regex(text, _FLOAT), pc.invert(ints))
     if pc.any(pc.and_(floats, pc.match_substring_regex(text, _SURE_FLOAT))).as_py() and to.equals(pa.int64()):
         return _convert_fitting(text, nulls, pc.or_(ints, floats), pa.float64())

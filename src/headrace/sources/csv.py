@@ -7,10 +7,7 @@ import csv
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pcsv
 
 from headrace.errors import PlanError, SourceError
 from headrace.records.block import Block, Origin
@@ -27,13 +24,12 @@ from headrace.sources.agreement import (
     select_columns,
 )
 from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
+from headrace.sources.csv_parser import CsvParser
 from headrace.sources.extents import CUT_ABOVE_BYTES, SPLIT_BYTES, aligned, fingerprint_of, plan_splits, version_of
 from headrace.sources.storage import ByteStream, codec_of, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from headrace.sources.extents import Extent
     from headrace.sources.listing import FileSet
@@ -141,14 +137,25 @@ class CsvSource:
         if not names:
             return None
         end = len(data) if whole else pieces.csv_record_end(data, self.delimiter_byte)
-        text = _parse(
-            data[begin : max(begin, end)], self, names, dict.fromkeys(names, pa.binary()), None, lambda _row: "skip"
-        )
+        text = self.parser(names).cells(data[begin : max(begin, end)])
         forced = {name for name, _ in self.dtypes}
         fields = {}
         for name, column in zip(names, text.columns, strict=True):
             fields[name] = pa.null() if name in forced else cells.infer_cells(cells.decoded(column), self.null_values)
         return Sample(file.path, pa.schema(fields))
+
+    def parser(
+        self, names: Sequence[str], types: dict[str, pa.DataType] | None = None, wanted: Sequence[str] = ()
+    ) -> CsvParser:
+        """Return what parses pieces of a file with these columns."""
+        return CsvParser(
+            names=names,
+            types=types or {},
+            wanted=wanted,
+            forced=frozenset(name for name, _ in self.dtypes),
+            delimiter=self.delimiter,
+            null_values=self.null_values,
+        )
 
     def _head(self, path: str, head_bytes: int) -> tuple[bytes, bool]:
         """Return the beginning of a file with at least one whole record, and whether that is all of it."""
@@ -260,81 +267,34 @@ class _FileReader:
                 first = block.end[0]
 
     def _block(self, data: bytes | memoryview, unclosed: bytes, names: list[str], first: int, origin: Origin) -> Block:
-        wanted = names if self.wanted is None else [n for n in names if n in set(self.wanted)]
-        ragged: list[tuple[int, Misfit]] = []
-
-        def on_ragged(row: Any) -> str:
-            message = (
-                f"the row has {row.actual_columns} cells where the header has {row.expected_columns}: "
-                f"{row.text[:200]!r}; check its delimiters and quotes"
-            )
-            ragged.append((row.number - 1, Misfit(message, {"line": row.text})))
-            return "skip"
-
-        types = {n: self._type_of(n) for n in names}
-        parsed = wanted or names[:1]
-        misfits: dict[int, Misfit] = {}
-        try:
-            table = _parse(data, self.source, names, types, parsed, on_ragged)
-            batch = _one_batch(table)
-            careful = self._has_lost_zeros(data, names, types, parsed)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the latter: a type that Arrow's parser does not know
-            careful = True
-        if careful:
-            ragged.clear()
-            batch, misfits = self._read_carefully(data, names, types, wanted or names[:1], on_ragged)
+        source = self.source
+        parser = source.parser(
+            names,
+            types={n: self._type_of(n) for n in names},
+            wanted=names if self.wanted is None else [n for n in names if n in set(self.wanted)],
+        )
+        parsed = parser.parse(data)
         if unclosed:
             line = unclosed[:1000].decode(errors="backslashreplace")
             message = f"a quoted cell is opened and never closed before the end of the file: {line[:200]!r}"
-            ragged.append((batch.num_rows + len(ragged), Misfit(message, {"line": line})))
+            rows = parsed.batch.num_rows + len(parsed.ragged)
+            parsed.ragged.append((rows, Misfit(message, {"line": line})))
         return block_of(
-            batch,
+            parsed.batch,
             schema=self.schema,
             wanted=self.wanted,
-            added=self.source.added,
+            added=source.added,
             path=self.extent.path,
             first=first,
             origin=origin,
-            unreadable=ragged,
-            misfits=misfits,
-            stage=self.source.name,
+            unreadable=parsed.ragged,
+            misfits=parsed.misfits,
+            stage=source.name,
         )
 
     def _type_of(self, name: str) -> pa.DataType:
         index = self.schema.get_field_index(name)
         return pa.null() if index < 0 else self.schema.field(index).type
-
-    def _has_lost_zeros(
-        self, data: bytes | memoryview, names: list[str], types: dict[str, pa.DataType], parsed: list[str]
-    ) -> bool:
-        """Find codes such as 007 that Arrow read as numbers: a quick look at all bytes, a closer one only then."""
-        forced = {n for n, _ in self.source.dtypes}
-        numbers = [n for n in parsed if _is_number(types[n]) and n not in forced]
-        if not numbers or not may_hold_codes(data, self.source.delimiter_byte):
-            return False
-        as_text = {**types, **dict.fromkeys(numbers, pa.binary())}
-        table = _parse(data, self.source, names, as_text, numbers, lambda _row: "skip")
-        return any(pc.any(pc.match_substring_regex(c, cells.LEADING_ZERO)).as_py() for c in table.columns)
-
-    def _read_carefully(
-        self,
-        data: bytes | memoryview,
-        names: list[str],
-        types: dict[str, pa.DataType],
-        wanted: list[str],
-        on_ragged: Any,
-    ) -> tuple[pa.RecordBatch, dict[int, Misfit]]:
-        text = _one_batch(_parse(data, self.source, names, dict.fromkeys(names, pa.binary()), None, on_ragged))
-        misfits: dict[int, Misfit] = {}
-        arrays = []
-        for name in wanted:
-            done = cells.convert_cells(text.column(name), types[name], self.source.null_values)
-            arrays.append(done.column)
-            for row in done.misfits.tolist():
-                if row not in misfits:
-                    whole = {n: text.column(n)[row].as_py().decode(errors="backslashreplace") for n in names}
-                    misfits[row] = Misfit(_misfit(name, whole[name], types[name]), whole)
-        return pa.RecordBatch.from_arrays(arrays, names=wanted), misfits
 
 
 class _Transcoded:
@@ -365,89 +325,3 @@ class _Transcoded:
 
     def view(self, size: int) -> memoryview:
         return memoryview(self.read(size))
-
-
-def may_hold_codes(data: bytes | memoryview, delimiter: int) -> bool:
-    """Say whether a cell may begin with a zero that a digit follows; quick, and never wrong when it says no.
-
-    >>> may_hold_codes(b"1,007,x", 44), may_hold_codes(b"1,0,0.5,100", 44)
-    (True, False)
-    """
-    text = np.frombuffer(data, dtype=np.uint8)
-    if len(data) >= 2 and data[0] == 48 and data[1] >= 48:
-        return True
-    low = max(delimiter, 44) if delimiter < 48 else 44
-    for at in range(0, max(0, len(text) - 2), pieces.CACHE_BYTES):
-        part = text[at : at + pieces.CACHE_BYTES + 2]
-        hits = part[1:-1] == 48
-        hits &= part[2:] >= 48
-        before = part[:-2] <= low
-        if delimiter > low:
-            before |= part[:-2] == delimiter
-        hits &= before
-        if hits.any() and _begins_cell(text, np.flatnonzero(hits) + at, delimiter):
-            return True
-    return False
-
-
-def _begins_cell(text: NDArray[np.uint8], before: NDArray[np.int64], delimiter: int) -> bool:
-    """Say whether one of the places is the end of what may stand before a cell's first character."""
-    # a blank or sign may itself stand at the beginning of a cell
-    previous = text[before]
-    inner = np.isin(previous, (32, 9, 43))
-    earlier = text[np.maximum(before - 1, 0)]
-    edges = (delimiter, 10, 13, 34)
-    begins = np.isin(previous, edges) | (inner & (np.isin(earlier, (*edges, 32)) | (before == 0)))
-    return bool(begins.any())
-
-
-def _parse(
-    data: bytes | memoryview,
-    source: CsvSource,
-    names: Sequence[str],
-    types: dict[str, pa.DataType],
-    include: Sequence[str] | None,
-    on_ragged: Any,
-) -> pa.Table:
-    if _is_blank(data):
-        kept = list(include) if include is not None else list(names)
-        return pa.table({n: pa.array([], types[n]) for n in kept})
-    return pcsv.read_csv(
-        pa.BufferReader(data),
-        # one block: quoted line breaks cannot lie across two
-        read_options=pcsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names)),
-        parse_options=pcsv.ParseOptions(delimiter=source.delimiter, invalid_row_handler=on_ragged),
-        convert_options=pcsv.ConvertOptions(
-            column_types=types,
-            include_columns=list(include) if include is not None else None,
-            null_values=list(source.null_values),
-            strings_can_be_null=False,
-            true_values=list(cells.TRUE_VALUES),
-            false_values=list(cells.FALSE_VALUES),
-        ),
-    )
-
-
-def _is_blank(data: bytes | memoryview) -> bool:
-    """Say whether there are no rows at all."""
-    head = bytes(data[:64])
-    return not head.strip(b"\r\n") and (len(data) <= len(head) or not bytes(data).strip(b"\r\n"))
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    if batches:
-        return batches[0]
-    return pa.RecordBatch.from_arrays([pa.array([], t) for t in table.schema.types], schema=table.schema)
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
-
-
-def _misfit(name: str, value: str, expected: pa.DataType) -> str:
-    shown = value if len(value) <= 100 else value[:100] + "…"
-    return (
-        f"column {name!r}: {shown!r} is not {expected}, the type found in the sample; "
-        f"pass dtypes={{{name!r}: 'string'}} to read the column as text"
-    )

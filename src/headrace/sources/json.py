@@ -215,9 +215,9 @@ class _FileReader:
         skip_others = self.wanted is not None
         if not skip_others:
             own = pa.schema([f for f in own if not pa.types.is_null(f.type)])  # anything may turn up there
+        if not pieces.is_utf8(data):  # Arrow would hand broken text on
+            return None
         try:
-            if not data.isascii():
-                data.decode()
             table = pjson.read_json(
                 pa.BufferReader(data),
                 read_options=pjson.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -225,7 +225,7 @@ class _FileReader:
                     explicit_schema=own, unexpected_field_behavior="ignore" if skip_others else "infer"
                 ),
             )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
         changed = [f.type for f in table.schema if not f.type.equals(types.get(f.name, pa.null()))]
         if any(_guesses(type_) for type_ in changed):
@@ -300,7 +300,7 @@ class _FileReader:
                 misfits.setdefault(
                     number,
                     Misfit(
-                        f"column {name!r}: {shown} is not {type_}, the type found in the sample; "
+                        f"column {name!r}: {shown} is not {type_}, the type found in the sample or asked for; "
                         f"pass dtypes={{{name!r}: 'string'}} to read the column as text",
                         rows[number],
                     ),
