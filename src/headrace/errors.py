@@ -142,8 +142,12 @@ class BalanceError(RunError):
     """The run's counts do not add up. This is a bug in Headrace: please report it."""
 
 
-class RunInterrupted(HeadraceError):  # noqa: N818 - an interruption is not an error of anybody's
-    """The run was stopped by Ctrl-C or SIGTERM; the same command goes on where it was."""
+class RunInterrupted(HeadraceError, KeyboardInterrupt):  # noqa: N818 - an interruption is not an error of anybody's
+    """The run was stopped by Ctrl-C or SIGTERM; the same command goes on where it was.
+
+    It is a KeyboardInterrupt too, so that code which handles Ctrl-C handles it. Where nobody does, a script ends with
+    its message in place of a traceback, and with the exit status of the signal (130 or 143 in a shell).
+    """
 
     def __init__(self, message: str, *, signal_number: int = 2) -> None:
         self.signal_number = signal_number

@@ -78,8 +78,11 @@ class Execution:
         )
         self._wired = wired = wiring.build()
         self._memory.watch(lambda: [pid for stage in wired.stages for pid in stage.worker_pids()])
-        for stage in self._wired.stages:
-            stage.start()
+        try:
+            for stage in wired.stages:
+                stage.start()
+        finally:
+            self._state.all_started()
 
     def wait(self) -> None:
         """Wait for the end; raise the error that stopped the run, if one did.
@@ -117,7 +120,7 @@ class Execution:
         if self._closed:
             return
         self._closed = True
-        if not self._state.wait(0):
+        if self._wired is not None and not self._state.wait(0):
             self.stop()
         self._abort()
 

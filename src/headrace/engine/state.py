@@ -20,7 +20,7 @@ class RunState:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._alive = 0
+        self._alive = 1  # the caller, until it has started all threads
         self._on_stop: list[Callable[[], None]] = []
         self._done = threading.Event()
         self.stopping = threading.Event()
@@ -40,6 +40,10 @@ class RunState:
         thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def all_started(self) -> None:
+        """Say that no more threads are to come but those that threads start; the run ends with the last of them."""
+        self._one_less()
 
     def fail(self, error: BaseException) -> None:
         """Remember the first error and stop everything."""
@@ -77,8 +81,11 @@ class RunState:
         except BaseException as error:
             self.fail_unless_cancelled(error)
         finally:
-            with self._lock:
-                self._alive -= 1
-                last = self._alive == 0
-            if last:
-                self._done.set()
+            self._one_less()
+
+    def _one_less(self) -> None:
+        with self._lock:
+            self._alive -= 1
+            last = self._alive == 0
+        if last:
+            self._done.set()
