@@ -106,12 +106,12 @@ def _show_lines(snapshot: Callable[[], RunStatistics], stream: TextIO, stop: thr
 
 
 def _show_live(snapshot: Callable[[], RunStatistics], stream: TextIO, stop: threading.Event) -> None:
+    # Jobs that end at once should not flash a table, nor pay for the import.
+    if stop.wait(FRAME_SECS):
+        return
     from rich.console import Console
     from rich.live import Live
 
-    # Jobs that end at once should not flash a table.
-    if stop.wait(FRAME_SECS):
-        return
     # What users' code prints goes above the table, except where stdout is a pipe or file: it stays what it is.
     redirect = sys.stdout.isatty()
     live = Live(console=Console(file=stream), auto_refresh=False, transient=True, redirect_stdout=redirect)
