@@ -9,10 +9,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from headrace.handlers.sklearn import SklearnModelHandler
-
 import headrace as hr
 from benchmarks.generators import FEATURES, write_churn_model, write_customers
+from headrace.handlers.sklearn import SklearnModelHandler
 
 FILES = 16
 

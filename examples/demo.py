@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet
-from headrace.handlers.onnx import OnnxModelHandler
 
 import headrace as hr
+from headrace.handlers.onnx import OnnxModelHandler
 
 ENDS_BYTES = 1024
 """The model sees this much of both ends of a file."""
@@ -41,7 +41,7 @@ class NameKinds:
 
     def __call__(self, batch: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
         """Answer a batch, a row for a row."""
-        scores = np.stack(batch["scores"])
+        scores = batch["scores"]
         return {
             "path": batch["path"],
             "size": batch["size"],

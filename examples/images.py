@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from headrace.handlers.torch import TorchModelHandler
 
 import headrace as hr
+from headrace.handlers.torch import TorchModelHandler
 
 SIDE = 8
 
@@ -34,14 +34,14 @@ class DigitNet(torch.nn.Module):
 
 def pixels(batch: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
     """Flatten pictures of (rows, 8, 8) into numbers from 0 to 1."""
-    images = np.stack(batch["image"])
+    images = batch["image"]
     return {"path": batch["path"], "pixels": (images.reshape(len(images), -1) / 255).astype(np.float32)}
 
 
 def likeliest(batch: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
     """Name the digit with the highest score, and the true one, which the file's name begins with."""
     truth = [int(Path(path).name[0]) for path in batch["path"]]
-    return {"path": batch["path"], "digit": np.stack(batch["scores"]).argmax(axis=1), "truth": truth}
+    return {"path": batch["path"], "digit": batch["scores"].argmax(axis=1), "truth": truth}
 
 
 def write_digits(folder: Path) -> Path:
@@ -67,7 +67,7 @@ def train(folder: Path, state_dict_file: Path) -> Path:
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for _ in range(100):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(net(features), truth).backward()
+        torch.nn.functional.cross_entropy(net(features), truth).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     torch.save(net.state_dict(), state_dict_file)
     return state_dict_file

@@ -13,9 +13,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from headrace.handlers.sklearn import SklearnModelHandler
-
 import headrace as hr
+from headrace.handlers.sklearn import SklearnModelHandler
 
 COMPLAINTS = ["still broken", "slow and no answer", "wrong bill again", "want my money back", "app crashes all day"]
 PRAISE = ["works great", "quick and friendly help", "thanks for the refund", "love the new plan", "all good now"]

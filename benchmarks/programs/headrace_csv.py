@@ -2,9 +2,8 @@
 
 import sys
 
-from headrace.handlers.sklearn import SklearnModelHandler
-
 import headrace as hr
+from headrace.handlers.sklearn import SklearnModelHandler
 
 FEATURES = ["age", "monthly_spend", "tenure_months", "tickets"]
 

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from benchmarks.benchmark import FOLDER
 from benchmarks.table import BEGIN, END, render, replace_in, table
 
 
@@ -26,6 +27,11 @@ def test_the_table_goes_between_the_marks_and_nothing_else_changes(tmp_path):
     page.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
     replace_in(page, render([]))
     assert page.read_text() == f"above\n{BEGIN}\n{render([])}\n{END}\nbelow\n"
+
+
+def test_the_page_about_performance_has_the_marks():
+    text = (FOLDER.parent / "docs" / "performance.md").read_text()
+    assert 0 < text.index(BEGIN) < text.index(END)
 
 
 def test_a_page_without_marks_is_refused(tmp_path):
