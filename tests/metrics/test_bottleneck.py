@@ -43,6 +43,11 @@ def test_loading_takes_most_of_a_short_job() -> None:
     assert text.startswith("Loading the model took 0.9 s of 1.2 s.")
 
 
+def test_loading_is_named_even_where_all_stages_were_busy() -> None:
+    text = said(stage("read", 1.0), stage("infer_1", 0.97, load_secs=0.9), elapsed_secs=1.0)
+    assert text == "Loading the model took 0.9 s of 1.0 s."
+
+
 def test_output_and_input_may_be_the_bottleneck() -> None:
     assert said(stage("map_1", 0.2, 0.0, 0.8)).startswith("The output is the bottleneck: map_1 waited for it 80 %")
     assert said(stage("map_1", 0.2, 0.8, 0.0)).startswith("Reading is the bottleneck: map_1 waited for rows 80 %")

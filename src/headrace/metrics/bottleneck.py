@@ -53,10 +53,11 @@ def _nothing_ran(statistics: RunStatistics) -> str:
 
 def _what_took_the_time(busiest: StageStatistics, statistics: RunStatistics) -> str:
     loading = max((stage.model.load_secs for stage in statistics.stages if stage.model), default=0.0)
-    if busiest.busy >= MOSTLY:
-        return f"{busiest.name} is the bottleneck: busy {percent(busiest.busy)} of the time."
+    # First, since stages count as busy while they load, or wait for what does.
     if statistics.elapsed_secs and loading >= MOSTLY * statistics.elapsed_secs:
         return f"Loading the model took {loading:.1f} s of {statistics.elapsed_secs:.1f} s."
+    if busiest.busy >= MOSTLY:
+        return f"{busiest.name} is the bottleneck: busy {percent(busiest.busy)} of the time."
     if busiest.blocked >= MOSTLY:
         return f"The output is the bottleneck: {busiest.name} waited for it {percent(busiest.blocked)} of the time."
     if busiest.starved >= MOSTLY:
