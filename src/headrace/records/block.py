@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.records.position import Position, between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from headrace.records.failure import RowFailure
@@ -120,6 +120,7 @@ class Block:
     def cut(self, rows: Sequence[int]) -> list[Block]:
         """Cut before each of the given rows (ascending, 0 < row < num_rows) into blocks that cover the same range.
 
+        >>> import pyarrow as pa
         >>> b = Block(batch=pa.record_batch({"x": [1, 2, 3]}), unit=Unit(0), start=(0,), end=(3,))
         >>> [(p.start, p.end, p.num_rows) for p in b.cut([2])]
         [((0,), (2,), 2), ((2,), (3,), 1)]
@@ -127,14 +128,14 @@ class Block:
         if not rows:
             return [self]
         bounds: list[Position] = [self.start]
-        inside = 0
-        anchor = self.start
+        anchor, inside = self.start, 0
         for row in rows:
-            before, at = self.ordinal_of(row - 1), self.ordinal_of(row)
-            if before != at:
-                bounds.append((at,))
-                anchor, inside = (at,), 0
-            else:
+            here: Position = (self.ordinal_of(row),)
+            if here > bounds[-1]:
+                anchor, inside = here, 0
+            if here > bounds[-1] and self.ordinal_of(row - 1) != here[0]:
+                bounds.append(here)
+            else:  # between two children of one row
                 inside += 1
                 bounds.append(between(anchor, self.end, inside))
         bounds.append(self.end)
@@ -183,6 +184,7 @@ class Block:
 def dense_block(batch: pa.RecordBatch, *, split: int, first: int, origin: Origin | None = None) -> Block:
     """Make the block of a source: row i of the batch is the input row `first + i` of the split.
 
+    >>> import pyarrow as pa
     >>> dense_block(pa.record_batch({"x": [1, 2]}), split=0, first=10).end
     (12,)
     """

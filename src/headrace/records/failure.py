@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import traceback as tb
 from dataclasses import dataclass
 from typing import Any
 
 MAX_TRACEBACK_CHARS = 8_000
+
+MAX_DEPTH = 50
+"""Levels of nesting that are written as such; what lies deeper is shown as Python shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class RowFailure:
             ordinal=ordinal,
             row=row_as_json(row),
             error_type=type(error).__name__,
-            message=str(error),
+            message=_message(error),
             traceback=text[-MAX_TRACEBACK_CHARS:],
             file=file,
             position=position,
@@ -61,12 +65,18 @@ class RowFailure:
 
 
 def row_as_json(row: Any) -> str:
-    """Encode a row so that a person can read it and a program can read it back.
+    r"""Encode a row so that a person can read it and a program can read it back; never fails, whatever is in the row.
 
-    >>> row_as_json({"id": 1, "scan": b"\\x00"})
-    '{"id": 1, "scan": {"base64": "AA=="}}'
+    Bytes become `{"base64": "…"}`, numbers that JSON lacks `{"float": "nan"}`, keys text, arrays lists, and other
+    objects their `repr`.
+
+    >>> row_as_json({"id": 1, "scan": b"\x00", "score": float("nan")})
+    '{"id": 1, "scan": {"base64": "AA=="}, "score": {"float": "nan"}}'
     """
-    return json.dumps(row, ensure_ascii=True, default=_encode)
+    try:
+        return json.dumps(row, allow_nan=False, default=_encode)
+    except Exception:
+        return json.dumps(_plain(row, depth=0))
 
 
 def _encode(value: Any) -> Any:
@@ -77,3 +87,28 @@ def _encode(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     return repr(value)
+
+
+def _plain(value: Any, *, depth: int) -> Any:
+    """Return what JSON can hold of a value that it cannot hold as it is."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    try:
+        if depth >= MAX_DEPTH:
+            return repr(value)
+        if isinstance(value, dict):
+            return {str(key): _plain(item, depth=depth + 1) for key, item in value.items()}
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [_plain(item, depth=depth + 1) for item in value]
+        return _plain(_encode(value), depth=depth + 1)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:
+        return f"<its text cannot be had: {type(another).__name__}>"
