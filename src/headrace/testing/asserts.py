@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.metrics.balance import balance_of
+from headrace.metrics.quantities import count
 from headrace.records.columns import to_rows
 
 if TYPE_CHECKING:
@@ -33,12 +34,15 @@ def assert_same_rows(
     >>> assert_same_rows([{"id": 1}, {"id": 2}], [{"id": 2}, {"id": 1}])
     >>> assert_same_rows([{"id": 1, "n": 3}], [{"id": 1, "n": 4}], key="id")
     Traceback (most recent call last):
-    AssertionError: 1 of 1 rows differ
+    AssertionError: 1 difference between 1 row and 1 expected
       row {'id': 1}: column 'n' is 3, expected 4
 
     Raises:
         AssertionError: they differ; the message names up to five rows.
+        ValueError: there is a tolerance, but neither key nor order.
     """
+    if tolerance and key is None and not order:
+        raise ValueError("tolerance= compares pairs of rows: say by key= or order=True which belong together")
     left, right = _rows(actual), _rows(expected)
     if key is not None:
         names = (key,) if isinstance(key, str) else tuple(key)
@@ -49,7 +53,7 @@ def assert_same_rows(
         problems = _as_bags(left, right)
     if problems:
         more = [f"  … and {len(problems) - _SHOWN:,} more"] if len(problems) > _SHOWN else []
-        head = f"{len(problems):,} of {max(len(left), len(right)):,} rows differ"
+        head = f"{count(len(problems), 'difference')} between {count(len(left), 'row')} and {len(right):,} expected"
         raise AssertionError("\n".join([head, *(f"  {problem}" for problem in problems[:_SHOWN]), *more]))
 
 
