@@ -131,7 +131,7 @@ def matrix(columns: Sequence[pa.Array]) -> NDArray[Any]:
 def _numbers(column: pa.Array) -> NDArray[Any]:
     if pa.types.is_null(column.type) or (pa.types.is_boolean(column.type) and column.null_count):
         column = column.cast(pa.float64())
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    return to_numpy(column)
 
 
 def _pandas(batch: pa.RecordBatch, inputs: str | tuple[str, ...] | None, step: str) -> Any:

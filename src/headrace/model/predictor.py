@@ -22,6 +22,7 @@ from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
 from headrace.records.columns import from_column, to_column
+from headrace.records.plain import array_of_numbers, array_of_text
 from headrace.records.types import TypeQuarrelError, cast, unify_types
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ class Predictor:
         """Make the `model_id` column of a prediction's kept rows, each distinct id stored once."""
         if prediction.model_ids is not None:
             return pa.array(prediction.model_ids, type=pa.string()).dictionary_encode()
-        indices = pa.array(np.zeros(prediction.rows, dtype=np.int32))
-        return pa.DictionaryArray.from_arrays(indices, pa.array([self.model_id]))
+        indices = array_of_numbers(np.zeros(prediction.rows, dtype=np.int32))
+        return pa.DictionaryArray.from_arrays(indices, array_of_text([self.model_id]))
 
     @property
     def failed(self) -> int:

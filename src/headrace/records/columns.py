@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.records.plain import array_of_numbers, numbers_of
 from headrace.records.tensors import (
     ObjectType,
     TensorType,
@@ -63,6 +64,8 @@ def to_numpy(column: pa.Array) -> NDArray[Any]:
     Numbers keep their dtype (nulls make floats with NaN), lists of equal length become a matrix, tensors of equal
     shape a stack; everything else becomes an array of objects.
     """
+    if (plain := numbers_of(column)) is not None:
+        return plain
     type_ = column.type
     if isinstance(type_, TensorType):
         rows = tensors_of(column)
@@ -122,12 +125,12 @@ def _from_numpy(values: NDArray[Any]) -> pa.Array:
     if values.ndim == 0:
         return _from_numpy(values.reshape(1))
     if values.ndim == 1:
-        return pa.array(values)
+        return array_of_numbers(values)
     if values.dtype.kind not in "biuf":
         return _from_values(list(values))
     if values.ndim == 2:
         offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
-        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        flat = array_of_numbers(values.reshape(-1))
         if values.size < 2**31:
             return pa.ListArray.from_arrays(offsets.astype(np.int32), flat)
         return pa.LargeListArray.from_arrays(offsets, flat)

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.records.plain import array_of_numbers, array_of_text, numbers_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -47,7 +49,7 @@ def infer_cells(cells: pa.Array, null_values: Sequence[str] = ("",)) -> pa.DataT
     values = cells.filter(pc.invert(_is_null(cells, null_values)))
     if len(values) == 0:
         return pa.null()
-    if _all(pc.is_in(values, value_set=pa.array(TRUE_VALUES + FALSE_VALUES, values.type))):
+    if _all(pc.is_in(values, value_set=array_of_text(TRUE_VALUES + FALSE_VALUES).cast(values.type))):
         return pa.bool_()
     ints = pc.match_substring_regex(values, _INT)
     if _all(ints):
@@ -99,10 +101,10 @@ def decoded(cells: pa.Array) -> pa.Array:
 def _convert_integers(text: pa.Array, nulls: pa.Array, to: pa.DataType, pattern: str) -> Converted:
     ints = pc.match_substring_regex(text, pattern)
     floats = pc.and_(pc.match_substring_regex(text, _FLOAT), pc.invert(ints))
-    if pc.any(pc.and_(floats, pc.match_substring_regex(text, _SURE_FLOAT))).as_py() and to.equals(pa.int64()):
-        return _convert_fitting(text, nulls, pc.or_(ints, floats), pa.float64())
     fits = ints.to_numpy(zero_copy_only=False).copy()
     fits[_beyond_int64(text, ints)] = False
+    if to.equals(pa.int64()) and pc.any(pc.and_(floats, pc.match_substring_regex(text, _SURE_FLOAT))).as_py():
+        return _convert_fitting(text, nulls, pc.or_(pa.array(fits), floats), pa.float64())
     done = _convert_fitting(text, nulls, pa.array(fits), pa.int64())
     if to.equals(pa.int64()):
         return done
@@ -159,12 +161,12 @@ def _decoded(cells: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def _is_null(text: pa.Array, null_values: Sequence[str]) -> pa.Array:
-    return pc.is_in(text, value_set=pa.array(list(null_values), text.type))
+    return pc.is_in(text, value_set=array_of_text(list(null_values)).cast(text.type))
 
 
 def _beyond_int64(text: pa.Array, among: pa.Array | None = None) -> NDArray[np.int64]:
     """Return the rows whose digits do not fit 64 bits."""
-    long = pc.greater_equal(pc.binary_length(text), 19)
+    long = pc.greater_equal(pc.binary_length(text), array_of_numbers(np.array([19], dtype=np.int32))[0])
     if among is not None:
         long = pc.and_(long, among)
     rows = _where(long)
@@ -173,7 +175,7 @@ def _beyond_int64(text: pa.Array, among: pa.Array | None = None) -> NDArray[np.i
 
 
 def _where(flags: pa.Array) -> NDArray[np.int64]:
-    return np.flatnonzero(flags.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return np.asarray(numbers_of(pc.indices_nonzero(flags)), dtype=np.int64)
 
 
 def _all(flags: pa.Array) -> bool:
