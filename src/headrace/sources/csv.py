@@ -316,7 +316,7 @@ class _Transcoded:
             data = self._stream.read(size)
             try:
                 text = self._decoder.decode(data, final=not data)
-            except UnicodeDecodeError as error:
+            except UnicodeError as error:
                 raise SourceError(
                     f"{self._path} is not {self._encoding}: {error}; pass the encoding that it has as encoding="
                 ) from error

@@ -11,6 +11,7 @@ import pyarrow.json as pjson
 
 from headrace.errors import SchemaError, SourceError
 from headrace.records.block import Block, Origin
+from headrace.records.columns import empty_columns
 from headrace.records.types import TypeQuarrelError
 from headrace.sources import pieces
 from headrace.sources.agreement import (
@@ -26,7 +27,7 @@ from headrace.sources.agreement import (
 )
 from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
-from headrace.sources.json_values import MisfitError, fitted, inferred, widened
+from headrace.sources.json_values import MisfitError, Target, inferred, widened
 from headrace.sources.storage import ByteStream
 
 if TYPE_CHECKING:
@@ -259,53 +260,48 @@ class _FileReader:
         return batch, bad_lines, misfits
 
     def _columns(self, rows: list[dict[str, Any]]) -> tuple[pa.RecordBatch, dict[int, Misfit]]:
-        own = self._own_schema()
-        names = dict.fromkeys(own.names)
+        names = dict.fromkeys(self._own_schema().names)
         if self.wanted is None:
             names.update(dict.fromkeys(name for row in rows for name in row))
-        forced = {name for name, _ in self.source.dtypes}
         misfits: dict[int, Misfit] = {}
         arrays: dict[str, pa.Array] = {}
         for name in names:
             values = [row.get(name) for row in rows]
-            index = own.get_field_index(name)
-            as_text = name in self.agreement.as_text
-            if index < 0:
-                type_, as_text = _late(values, name)
-            else:
-                type_ = own.field(index).type
-                type_ = type_ if name in forced or as_text else widened(values, type_)
-            arrays[name] = self._column(name, values, type_, as_text, rows, misfits)
+            target = self._target(name, values)
+            kept: list[Any] = []
+            for number, value in enumerate(values):
+                try:
+                    kept.append(target.fit(value))
+                except MisfitError:
+                    kept.append(None)
+                    misfits.setdefault(number, self._misfit(name, value, rows[number]))
+            arrays[name] = pa.array(kept, target.type)
         if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([]))), misfits
+            return empty_columns(len(rows)), misfits
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), misfits
 
-    def _column(
-        self,
-        name: str,
-        values: list[Any],
-        type_: pa.DataType,
-        as_text: bool,
-        rows: list[dict[str, Any]],
-        misfits: dict[int, Misfit],
-    ) -> pa.Array:
-        kept: list[Any] = []
-        for number, value in enumerate(values):
-            try:
-                kept.append(fitted(value, type_, as_text=as_text))
-            except MisfitError:
-                kept.append(None)
-                shown = json.dumps(value, ensure_ascii=False)
-                shown = shown if len(shown) <= 100 else shown[:100] + "…"
-                misfits.setdefault(
-                    number,
-                    Misfit(
-                        f"column {name!r}: {shown} is not {type_}, the type found in the sample or asked for; "
-                        f"pass dtypes={{{name!r}: 'string'}} to read the column as text",
-                        rows[number],
-                    ),
-                )
-        return pa.array(kept, type_)
+    def _target(self, name: str, values: list[Any]) -> Target:
+        index = self.agreement.own.get_field_index(name)
+        if index < 0:  # a key that turns up late
+            return _late(values, name)
+        known = self.agreement.own.field(index).type
+        if name in self.agreement.as_text or name in self._forced():
+            return Target(known, name in self.agreement.as_text)
+        type_ = widened(values, known)
+        return Target(type_, exact=pa.types.is_integer(known) and pa.types.is_floating(type_))
+
+    def _misfit(self, name: str, value: Any, row: dict[str, Any]) -> Misfit:
+        shown = json.dumps(value, ensure_ascii=False)
+        shown = shown if len(shown) <= 100 else shown[:100] + "…"
+        whose = "asked for by dtypes=" if name in self._forced() else "the type found in the sample"
+        return Misfit(
+            f"column {name!r}: {shown} is not {self.agreement.own.field(name).type}, {whose}; "
+            f"pass dtypes={{{name!r}: 'string'}} to read the column as text",
+            row,
+        )
+
+    def _forced(self) -> set[str]:
+        return {name for name, _ in self.source.dtypes}
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -316,11 +312,11 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _late(values: list[Any], name: str) -> tuple[pa.DataType, bool]:
+def _late(values: list[Any], name: str) -> Target:
     try:
-        return inferred(values, name)
+        return Target(*inferred(values, name))
     except TypeQuarrelError:
-        return pa.string(), True
+        return Target(pa.string(), as_text=True)
 
 
 def _guesses(type_: pa.DataType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,23 @@ class MisfitError(Exception):
 
 class BigIntegerError(Exception):
     """An integer that 64 bits do not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the values of a column become in one block."""
+
+    type: pa.DataType
+    as_text: bool = False
+    """Whether values that are no text are written as JSON."""
+    exact: bool = False
+    """Whether it is a column of integers, floats in this block alone: integers beyond 64 bits do not fit even so."""
+
+    def fit(self, value: Any) -> Any:
+        """Return the value as Arrow wants it; raises MisfitError."""
+        if self.exact and isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise MisfitError(value)
+        return fitted(value, self.type, as_text=self.as_text)
 
 
 def type_of(value: Any) -> pa.DataType:

@@ -141,7 +141,7 @@ class ByteStream:
 
     def view(self, size: int) -> memoryview:
         """Return the same as `read` without copying it out of Arrow's memory; quicker for megabytes."""
-        return memoryview(self._take(size, "read_buffer", b""))
+        return memoryview(self._take(size, "read_buffer", b"")).cast("B")  # Arrow hands out signed bytes
 
     def _take(self, size: int, method: str, nothing: Any) -> Any:
         if self._left is not None:

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import csv
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.sources.pieces import csv_record_end, cut_unclosed, first_record_end, is_utf8, line_end, pieces
+
+CELL = st.text(alphabet='a1,"\n\r ', max_size=6)
+RECORDS = st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=12)
+
+
+class Bytes:
+    """A stream in memory that hands out fewer bytes than asked for."""
+
+    def __init__(self, data: bytes, at_most: int = 2**30) -> None:
+        self._file, self._at_most = io.BytesIO(data), at_most
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(min(size, self._at_most))
+
+    def view(self, size: int) -> memoryview:
+        return memoryview(self.read(size))
+
+
+def as_csv(records: list[list[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows(records)
+    return text.getvalue().encode()
+
+
+def parsed(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode(), newline="")))
+
+
+@given(records=RECORDS, size=st.integers(1, 9), short=st.integers(1, 5))
+def test_pieces_of_csv_are_whole_records(records: list[list[str]], size: int, short: int) -> None:
+    data = as_csv(records)
+    found = list(pieces(Bytes(data, short), csv_record_end, label="x", piece_bytes=size))
+    assert b"".join(piece.data for piece in found) == data
+    assert [row for piece in found for row in parsed(bytes(piece.data))] == records
+    offset = 0
+    for piece in found:
+        assert piece.offset == offset
+        offset += len(piece.data)
+
+
+@given(text=st.text(alphabet='a,"\n', max_size=40))
+def test_quotes_in_the_middle_of_a_cell_are_characters(text: str) -> None:
+    """Whatever the text, cutting where `csv_record_end` says gives the rows that the whole gives."""
+    data = text.encode()
+    end = csv_record_end(data)
+    assert parsed(data[:end]) + parsed(data[end:]) == parsed(data)
+
+
+@given(records=RECORDS)
+def test_first_record(records: list[list[str]]) -> None:
+    data = as_csv(records)
+    assert parsed(data[: first_record_end(data)]) == records[:1]
+
+
+def test_first_record_longer_than_the_head() -> None:
+    data = as_csv([["x" * 100_000, "y\nz"], ["1", "2"]])
+    assert parsed(data[: first_record_end(data)]) == [["x" * 100_000, "y\nz"]]
+
+
+def test_stray_quotes_do_not_turn_the_rest_inside_out() -> None:
+    data = b'5" pipe,1\n"a\nb",2\n'
+    assert csv_record_end(data[:-1]) == len(b'5" pipe,1\n')
+
+
+def test_unclosed_quote_is_cut_off() -> None:
+    good, bad = cut_unclosed(b'1,2\n3,"x\n4,5\n')
+    assert (bytes(good), bad) == (b"1,2\n", b'3,"x\n4,5\n')
+    assert cut_unclosed(b'1,5" pipe\n')[1] == b""
+    assert cut_unclosed(b'1,"2"\n')[1] == b""
+
+
+def test_a_small_stream_is_one_piece() -> None:
+    found = list(pieces(Bytes(b"a\nb\nc"), line_end, label="x", whole_bytes=100, piece_bytes=2))
+    assert [(bytes(p.data), p.last) for p in found] == [(b"a\nb\nc", True)]
+
+
+def test_a_stream_beyond_whole_bytes_is_cut() -> None:
+    data = b"a\n" * 20 + b"c"
+    found = list(pieces(Bytes(data), line_end, label="x", whole_bytes=3, piece_bytes=2))
+    assert b"".join(p.data for p in found) == data
+    assert len(found) > 1
+
+
+def test_one_long_line_is_a_line() -> None:
+    data = b"x" * 5000 + b"\ny\n"
+    found = list(pieces(Bytes(data), line_end, label="x", piece_bytes=16))
+    assert found[0].data.startswith(b"x" * 5000)
+    assert b"".join(p.data for p in found) == data
+
+
+@given(data=st.binary(max_size=40))
+def test_is_utf8(data: bytes) -> None:
+    try:
+        data.decode()
+        expected = True
+    except UnicodeDecodeError:
+        expected = False
+    assert is_utf8(data) == expected
