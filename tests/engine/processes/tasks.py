@@ -166,14 +166,40 @@ class Segfaulting(Echo):
 
 
 class DyingWithHeir(Echo):
-    """Dies while a forked child of its own holds the socket's file open."""
+    """Dies while a child of its own holds the socket open."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self.mark = mark
 
     def process(self, block):
-        heir = os.fork()
-        if heir == 0:
-            time.sleep(300)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], close_fds=False)
+        self.mark.write_text(str(child.pid))
         os.kill(os.getpid(), signal.SIGKILL)
         yield block
+
+
+class HoldingTheLock(Sleeping):
+    """Sleeps in native code that lets no other thread run."""
+
+    def process(self, block):
+        self.mark.write_text(str(os.getpid()))
+        ctypes.PyDLL(None).sleep(300)
+        yield block
+
+
+class ForkingAndTalking(Echo):
+    """Forks children that log; what they write must not get into the worker's frames."""
+
+    def process(self, block):
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                logging.getLogger("mine.child").warning("from a fork")
+                os._exit(0)
+            os.waitpid(child, 0)
+            logging.getLogger("mine.parent").warning("from the worker")
+            yield block.cut([])[0]
 
 
 class Talking(Echo):
@@ -208,6 +234,7 @@ class Describing(Echo):
             "omp": os.environ.get("OMP_NUM_THREADS"),
             "pythonpath": os.environ.get("PYTHONPATH"),
             "path": sys.path[:],
+            "argv": sys.argv[:],
             "headrace": headrace.__file__,
             "stdin": sys.stdin.read() if sys.stdin else None,
             "ignores_sigint": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,

@@ -218,9 +218,30 @@ def test_a_segfault_names_the_line():
     assert "read_nowhere" in str(raised.value)
 
 
-def test_a_death_is_noticed_although_a_child_holds_the_socket():
-    with opened(tasks.DyingWithHeir()) as replica, pytest.raises(WorkerCrashedError, match="SIGKILL"):
+def test_a_dying_worker_takes_the_users_children_along(tmp_path):
+    with opened(tasks.DyingWithHeir(tmp_path / "mark")) as replica, pytest.raises(WorkerCrashedError, match="SIGKILL"):
         list(replica.process(tasks.block_of(3)))
+    wait_until(lambda: is_gone(int((tmp_path / "mark").read_text())))
+
+
+def test_forks_in_the_users_code_do_not_write_into_frames(caplog):
+    with opened(tasks.ForkingAndTalking()) as replica:
+        assert len(list(replica.process(tasks.block_of(3)))) == 5
+    assert [r.getMessage() for r in caplog.records] == ["from the worker"] * 5
+
+
+def test_what_the_system_refuses_is_one_clear_error(monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    fds = open_fds()
+    replica = ProcessReplica(tasks.Echo(), name="map_1")
+    with pytest.raises(RunError, match="stage 'map_1'.*temporarily unavailable.*concurrency"):
+        replica.open()
+    replica.close()
+    gc.collect()
+    assert open_fds() == fds
 
 
 def test_kill_from_another_thread_ends_the_wait_and_the_users_children(tmp_path):
@@ -290,6 +311,7 @@ def test_the_workers_surroundings(monkeypatch):
         (facts,) = next(replica.process(tasks.block_of(1))).batch.to_pylist()
         (more,) = next(second.process(tasks.block_of(1))).batch.to_pylist()
     assert facts["path"] == sys.path
+    assert facts["argv"] == sys.argv
     assert facts["pythonpath"] == "/nowhere"
     assert (facts["omp"], more["omp"]) == ("1", "2")
     assert facts["stdin"] == ""
@@ -337,9 +359,10 @@ def test_too_many_like_records_are_counted(caplog):
 PARENT = """
     import sys, threading, pathlib
     from headrace.engine.processes.replica import ProcessReplica
-    from tests.engine.processes.tasks import Sleeping, block_of
+    from tests.engine.processes import tasks
+    from tests.engine.processes.tasks import block_of
 
-    replica = ProcessReplica(Sleeping(pathlib.Path(sys.argv[1])), name="map_1")
+    replica = ProcessReplica(getattr(tasks, sys.argv[2])(pathlib.Path(sys.argv[1])), name="map_1")
     replica.open()
     try:
         list(replica.process(block_of(3)))
@@ -355,8 +378,8 @@ def _env():
 
 
 @contextlib.contextmanager
-def a_parent_in_mid_sleep(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(PARENT), tmp_path / "mark"]
+def a_parent_in_mid_sleep(tmp_path, task="Sleeping"):
+    command = [sys.executable, "-c", textwrap.dedent(PARENT), tmp_path / "mark", task]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=_env(), stdout=pipe, stderr=pipe, text=True, start_new_session=True) as parent:
         try:
@@ -368,6 +391,14 @@ def a_parent_in_mid_sleep(tmp_path):
 
 def test_a_worker_ends_with_a_killed_parent_even_in_mid_sleep(tmp_path):
     with a_parent_in_mid_sleep(tmp_path) as (parent, worker):
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: is_gone(worker), secs=5)
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux ends a process with its parent; elsewhere a thread must get to run")
+def test_a_worker_ends_with_a_killed_parent_even_in_native_code(tmp_path):
+    with a_parent_in_mid_sleep(tmp_path, task="HoldingTheLock") as (parent, worker):
         parent.kill()
         parent.wait()
         wait_until(lambda: is_gone(worker), secs=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from headrace.engine.processes.shared_blocks import SharedFile, anonymous_file, 
 from headrace.engine.processes.start import Hello, start_worker, thread_environment
 from headrace.engine.processes.travel import pack
 from headrace.engine.processes.wire import Frame, Kind, Wire
-from headrace.errors import HeadraceError, WorkerCrashedError
+from headrace.errors import HeadraceError, RunError, WorkerCrashedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,16 +64,14 @@ class ProcessReplica:
             WorkerCrashedError: the worker died.
             HeadraceError: what the task's own `open()` raised.
         """
-        data = pack_bytes(pack(self._task, f"stage {self._name!r}"))
-        try:
+        task = pack(self._task, f"stage {self._name!r}")
+        with self._telling_os_errors():
             self._start()
-        except BaseException:
-            if isinstance(data, SharedFile):
-                data.close()
-            raise
+            data = pack_bytes(task)
         hello = Hello(
             name=self._name,
             sys_path=list(sys.path),
+            argv=list(sys.argv),
             pythonpath=os.environ.get("PYTHONPATH"),
             levels=LogLevels.here(),
         )
@@ -86,7 +85,8 @@ class ProcessReplica:
             WorkerCrashedError: the worker died, or was killed by `kill()`.
             HeadraceError: what the task raised.
         """
-        head, payload = pack_block(block)
+        with self._telling_os_errors():
+            head, payload = pack_block(block)
         del block  # the worker has it now: the memory here may go
         self._send(Kind.BLOCK, head, payload)
         while (frame := self._receive(Kind.PIECE, Kind.DONE)).kind is Kind.PIECE:
@@ -132,10 +132,8 @@ class ProcessReplica:
         if process is None or process.returncode is not None:
             return
         self._killed = True
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # macOS says "not permitted" of a group of zombies
-            process.kill()
+        _kill_group(process.pid)
+        process.kill()
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -194,7 +192,8 @@ class ProcessReplica:
     def _receive(self, *wanted: Kind) -> Frame:
         assert self._wire is not None, "the replica is not open"
         while True:
-            frame = self._wire.receive(self._check_alive)
+            with self._telling_os_errors():
+                frame = self._wire.receive(self._check_alive)
             if frame is None:
                 raise self._crash()
             if frame.kind is Kind.LOG:
@@ -204,6 +203,17 @@ class ProcessReplica:
             else:
                 assert frame.kind in wanted, (frame.kind, wanted)
                 return frame
+
+    @contextlib.contextmanager
+    def _telling_os_errors(self) -> Iterator[None]:
+        """Turn what the system refuses (processes, descriptors, memory) into an error for the user."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"stage {self._name!r}: the system refuses what a worker process needs: {error}. Use a smaller "
+                "concurrency=, or raise the limits of open files and processes (ulimit -n, ulimit -u)"
+            ) from error
 
     def _check_alive(self) -> None:
         """Notice a death that does not close the socket, because a child of the worker's holds it open."""
@@ -220,6 +230,7 @@ class ProcessReplica:
             returncode = self._process.wait()
         if self._killed:
             return WorkerCrashedError(f"stage {self._name!r}: its worker process was stopped")
+        _kill_group(self._process.pid)
         message = f"stage {self._name!r}: its worker process (pid {self._process.pid}) {describe_exit(returncode)}"
         frames = last_frames(self._crash_dump())
         return WorkerCrashedError(f"{message}\nIt was here:\n{frames}" if frames else message)
@@ -228,3 +239,10 @@ class ProcessReplica:
         if self._crash_fd is None:
             return ""
         return os.pread(self._crash_fd, 100_000, 0).decode(errors="replace")
+
+
+def _kill_group(worker_pid: int) -> None:
+    """End what a worker has started, and the worker; its group is there as long as any of them is."""
+    # macOS says "not permitted" of a group of zombies.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker_pid, signal.SIGKILL)

@@ -35,6 +35,8 @@ class Hello:
 
     name: str
     sys_path: list[str]
+    argv: list[str]
+    """The parent's arguments: what a script's functions find in `sys.argv` does not depend on where they run."""
     pythonpath: str | None
     """The parent's PYTHONPATH, which finding Headrace in the parent's path replaced for the start."""
     levels: LogLevels

@@ -113,6 +113,13 @@ class Wire:
         self._socket.close()
         self._return_lent()
 
+    def abandon(self) -> None:
+        """Close this end in a forked child, where no other thread will ever release what it held; sending fails now."""
+        self._lock = threading.RLock()
+        self._outbox.clear()
+        self._sending = False
+        self._socket.close()
+
     def _write(self, message: bytes, file: SharedFile | None) -> None:
         view = memoryview(message)
         try:

@@ -69,6 +69,7 @@ class Worker:
 
     def _settle_in(self, hello: Hello) -> None:
         sys.path[:] = hello.sys_path
+        sys.argv[:] = hello.argv
         if hello.pythonpath is None:
             os.environ.pop("PYTHONPATH", None)
         else:
@@ -149,7 +150,7 @@ def main(parent_pid: int, socket_fd: int, crash_fd: int) -> None:
     faulthandler.enable(open(crash_fd, "wb", closefd=False))  # noqa: SIM115 - stays open as long as the process
     wire = Wire(socket.socket(fileno=socket_fd))
     # A fork that the user's code makes must not write into the middle of our frames, nor keep the socket open.
-    os.register_at_fork(after_in_child=wire.close)
+    os.register_at_fork(after_in_child=wire.abandon)
     Worker(wire).run()
 
 
