@@ -83,7 +83,7 @@ class Committer:
         self._changed = threading.Condition(self._mutex)
         """Notified when parts are prepared or committed, and at errors."""
         self._error: HeadraceError | None = None
-        self._opened = False
+        self._opened = self._was_opened = False
         self._closing = False
         self._flusher_idle = False
         self._before = Totals()
@@ -120,7 +120,7 @@ class Committer:
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
         self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
         self._flusher.start()
-        self._opened = True
+        self._opened = self._was_opened = True
         try:
             with self._mutex:
                 for piece in opened.recovered:
@@ -237,7 +237,7 @@ class Committer:
     def statistics(self) -> SinkStatistics:
         """Return what the sink holds; rows count once they are committed."""
         with self._mutex:
-            totals, before = self._publisher.totals if self._opened else self._before, self._before
+            totals, before = self._publisher.totals if self._was_opened else self._before, self._before
         return SinkStatistics(
             name=self._sink.name,
             folder=self._sink.folder,

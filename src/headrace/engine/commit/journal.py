@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,7 @@ class Journal:
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self._path = path
+        self._read_only = read_only
         self._lock = threading.Lock()
         with self._errors():
             if read_only:
@@ -260,8 +261,11 @@ class Journal:
             return [SplitRecord(*row) for row in found.fetchall()]
 
     def close(self) -> None:
-        """Close the file; nothing is lost."""
+        """Close the file, leaving one plain file that can be read without writing beside it."""
         with self._lock, self._errors():
+            if not self._read_only:
+                with suppress(sqlite3.OperationalError):  # somebody is reading it just now
+                    self._db.execute("pragma journal_mode=delete")
             self._db.close()
 
     def _meta(self, key: str) -> str | None:

@@ -1,0 +1,154 @@
+"""What all file sinks do alike."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.errors import ResumeError, SinkError
+from headrace.records.columns import object_array
+from headrace.records.tensors import stacked_tensor_array
+from headrace.sinks.csv import CsvSink
+from headrace.sinks.json import JsonSink
+from headrace.sinks.parquet import ParquetSink
+from headrace.sinks.sink import Sink
+
+SINKS = [CsvSink, JsonSink, ParquetSink]
+
+
+def write(sink: Any, *batches: pa.RecordBatch, number: int = 0) -> Path:
+    """Write one part, publish it, and return its path."""
+    staging = Path(sink.path) / ".staging"
+    staging.mkdir(parents=True, exist_ok=True)
+    part = sink.open_part(number, batches[0].schema, str(staging))
+    for batch in batches:
+        part.write(batch)
+    receipt = part.prepare()
+    visible = {p.name for p in Path(sink.path).iterdir()}
+    sink.publish(receipt)
+    sink.publish(receipt)  # idempotent
+    (name,) = {p.name for p in Path(sink.path).iterdir()} - visible
+    assert os.listdir(staging) == []
+    return Path(sink.path) / name
+
+
+def read(path: Path) -> pa.Table:
+    readers = {".csv": pyarrow.csv.read_csv, ".jsonl": pyarrow.json.read_json, ".parquet": pq.read_table}
+    return readers[path.suffix](path)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_part_is_whole_and_only_then_visible(tmp_path: Path, sink: type) -> None:
+    assert isinstance(sink(str(tmp_path)), Sink)
+    batches = [pa.record_batch({"id": [i, 2**60 + i], "x": [0.1, None], "s": ['a\n"b", c', ""]}) for i in range(3)]
+    path = write(sink(str(tmp_path)), *batches)
+    assert path.stem == "part-00000"
+    table = read(path)
+    assert table["id"].to_pylist() == [0, 2**60, 1, 2**60 + 1, 2, 2**60 + 2]
+    assert table["x"].to_pylist() == [0.1, None] * 3
+    assert table["s"].to_pylist() == ['a\n"b", c', ""] * 3
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_discarded_part_leaves_nothing(tmp_path: Path, sink: type) -> None:
+    part = sink(str(tmp_path)).open_part(0, pa.schema({"id": pa.int64()}), str(tmp_path))
+    part.write(pa.record_batch({"id": [1]}))
+    part.discard()
+    part.discard()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_python_objects_are_refused_with_the_remedy(sink: type) -> None:
+    schema = pa.schema({"id": pa.int64(), "thing": object_array([{1, 2}]).type})
+    with pytest.raises(SinkError, match=r"column 'thing' holds Python objects.*drop\(\['thing'\]\)"):
+        sink("out").check(schema)
+    with pytest.raises(SinkError, match="'thing' holds Python objects"):
+        sink("out").check(pa.schema({"thing": pa.list_(schema.field("thing").type)}))
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_doubled_names_are_refused(sink: type) -> None:
+    with pytest.raises(SinkError, match="column 'id' appears twice"):
+        sink("out").check(pa.schema([("id", pa.int64()), ("id", pa.string())]))
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_part_that_vanished_before_it_was_published(tmp_path: Path, sink: type) -> None:
+    part = sink(str(tmp_path)).open_part(0, pa.schema({"id": pa.int64()}), str(tmp_path))
+    receipt = part.prepare()
+    for name in os.listdir(tmp_path):
+        os.unlink(tmp_path / name)
+    with pytest.raises(ResumeError, match=r"part-00000.*is missing"):
+        sink(str(tmp_path)).publish(receipt)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_staging_that_cannot_be_written(tmp_path: Path, sink: type) -> None:
+    with pytest.raises(SinkError, match="cannot write .*part-00000"):
+        part = sink(str(tmp_path)).open_part(0, pa.schema({"id": pa.int64()}), str(tmp_path / "no-such-folder"))
+        part.write(pa.record_batch({"id": [1]}))
+        part.prepare()
+
+
+def test_tensors_are_nested_lists(tmp_path: Path) -> None:
+    stack = np.arange(8).reshape(2, 2, 2)
+    for column in (stacked_tensor_array(stack), pa.FixedShapeTensorArray.from_numpy_ndarray(stack)):
+        batch = pa.record_batch({"m": column})
+        assert read(write(ParquetSink(str(tmp_path)), batch, number=1))["m"].to_pylist() == stack.tolist()
+        assert read(write(JsonSink(str(tmp_path)), batch, number=1))["m"].to_pylist() == stack.tolist()
+        assert read(write(CsvSink(str(tmp_path)), batch, number=1))["m"].to_pylist() == [
+            "[[0, 1], [2, 3]]",
+            "[[4, 5], [6, 7]]",
+        ]
+        for path in tmp_path.glob("part-*"):
+            path.unlink()
+
+
+@pytest.mark.parametrize("sink", [CsvSink, ParquetSink])
+def test_rewriting_adds_late_columns_and_keeps_every_row(tmp_path: Path, sink: type) -> None:
+    old = pa.record_batch({'id, or "key"': [1, None], "s": ['two\nlines, "quoted"', None]})
+    path = write(sink(str(tmp_path)), old)
+    wide = pa.schema([('id, or "key"', pa.float64()), ("s", pa.string()), ("late", pa.string()), ("later", pa.int64())])
+    receipt = f'{{"name": "{path.name}", "hidden": "", "nbytes": 0}}'
+    for _ in range(2):  # a crash may make it happen twice
+        sink(str(tmp_path)).rewrite(receipt, wide, str(tmp_path / ".staging"))
+        table = read(path)
+        assert table.column_names == wide.names
+        assert table.column(0).to_pylist() == [1.0, None]
+        assert table["s"].to_pylist() == ['two\nlines, "quoted"', None] or sink is CsvSink
+        assert table["late"].to_pylist() == [None, None]
+    if sink is CsvSink:
+        assert path.read_text() == '"id, or ""key""","s","late","later"\n1,"two\nlines, ""quoted""",,\n,,,\n'
+
+
+def test_parquet_writes_dictionary_columns_of_batches_that_differ(tmp_path: Path) -> None:
+    batches = [
+        pa.record_batch({"m": pa.array(values).dictionary_encode()}) for values in (["a", "b"], ["c", None, "a"])
+    ]
+    assert read(write(ParquetSink(str(tmp_path)), *batches))["m"].to_pylist() == ["a", "b", "c", None, "a"]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "none"])
+def test_parquet_compression(tmp_path: Path, compression: str) -> None:
+    path = write(ParquetSink(str(tmp_path), compression=compression), pa.record_batch({"x": list(range(1000))}))
+    found = pq.read_metadata(path).row_group(0).column(0).compression
+    assert found == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+
+
+def test_parquet_compression_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="zsdt"):
+        write(ParquetSink(str(tmp_path), compression="zsdt"), pa.record_batch({"x": [1]}))
+
+
+def test_parquet_rows_are_gathered_into_row_groups(tmp_path: Path) -> None:
+    batches = [pa.record_batch({"x": np.arange(100) + i}) for i in range(50)]
+    assert pq.read_metadata(write(ParquetSink(str(tmp_path)), *batches)).num_row_groups == 1
