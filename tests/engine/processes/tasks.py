@@ -93,11 +93,14 @@ class Sleeping(Echo):
         child = None
         if self.with_child:
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-        unfinished = self.mark.with_suffix(".tmp")
-        unfinished.write_text(f"{os.getpid()} {child.pid if child else ''}")
-        unfinished.rename(self.mark)
+        self.say(os.getpid(), child.pid if child else "")
         time.sleep(300)
         yield block
+
+    def say(self, *words):
+        unfinished = self.mark.with_suffix(".tmp")
+        unfinished.write_text(" ".join(map(str, words)))
+        unfinished.rename(self.mark)
 
 
 class Raising(Echo):
@@ -173,8 +176,10 @@ class DyingWithHeir(Echo):
         self.mark = mark
 
     def process(self, block):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], close_fds=False)
-        self.mark.write_text(str(child.pid))
+        child = ctypes.CDLL(None).fork()  # past Python, which would close the socket
+        if child == 0:
+            time.sleep(300)
+        self.mark.write_text(str(child))
         os.kill(os.getpid(), signal.SIGKILL)
         yield block
 
@@ -183,7 +188,7 @@ class HoldingTheLock(Sleeping):
     """Sleeps in native code that lets no other thread run."""
 
     def process(self, block):
-        self.mark.write_text(str(os.getpid()))
+        self.say(os.getpid())
         ctypes.PyDLL(None).sleep(300)
         yield block
 

@@ -218,7 +218,7 @@ def test_a_segfault_names_the_line():
     assert "read_nowhere" in str(raised.value)
 
 
-def test_a_dying_worker_takes_the_users_children_along(tmp_path):
+def test_a_death_is_noticed_and_the_users_children_end_although_one_holds_the_socket(tmp_path):
     with opened(tasks.DyingWithHeir(tmp_path / "mark")) as replica, pytest.raises(WorkerCrashedError, match="SIGKILL"):
         list(replica.process(tasks.block_of(3)))
     wait_until(lambda: is_gone(int((tmp_path / "mark").read_text())))
