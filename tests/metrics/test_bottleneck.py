@@ -83,3 +83,10 @@ def test_an_idle_rerun_is_not_called_busy() -> None:
         stages=(stage("read", 0.9),),
     )
     assert bottleneck_of(run).startswith("Nothing was left to do")
+
+
+def test_a_stage_that_ended_early_was_not_busy_all_the_time() -> None:
+    read = StageStatistics(name="read", replicas=2, busy=1.0, secs=2.0)
+    slow = StageStatistics(name="infer_1", replicas=1, busy=0.9, starved=0.1, secs=10.0)
+    run = RunStatistics(elapsed_secs=10.0, done=True, stages=(read, slow))
+    assert bottleneck_of(run) == "infer_1 is the bottleneck: busy 90 % of the time."

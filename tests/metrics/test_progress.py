@@ -84,6 +84,22 @@ def test_what_was_found_finished_does_not_make_the_rest_look_fast() -> None:
     assert progress_of(RunStatistics(elapsed_secs=60.0, sources=(found,))).eta_secs == pytest.approx(60.0)
 
 
+def test_rows_that_wait_in_queues_are_not_through() -> None:
+    source = SourceStatistics(name="read", rows=1_000, splits=1, splits_read=1, bytes_total=9, bytes_read=9)
+    slow = StageStatistics(name="infer", steps=(StepStatistics(name="infer", rows_in=250, rows_out=250),))
+    now = progress_of(RunStatistics(elapsed_secs=10.0, sources=(source,), stages=(slow,)))
+    assert (now.rows, now.rows_per_sec, now.share, now.eta_secs) == (250, 25.0, 0.25, 30.0)
+
+
+def test_filtered_rows_are_through() -> None:
+    source = SourceStatistics(name="read", rows=100, splits=1, splits_read=1)
+    steps = (StepStatistics(name="few", rows_in=100, rows_out=5, filtered=95), StepStatistics(name="infer", rows_in=5))
+    now = progress_of(
+        RunStatistics(elapsed_secs=1.0, sources=(source,), stages=(StageStatistics(name="s", steps=steps),))
+    )
+    assert now.rows == 100
+
+
 def test_plain_lines_where_there_is_no_terminal() -> None:
     stream, snapshot = io.StringIO(), Watched(2)
     with show_progress(snapshot, stream=stream):

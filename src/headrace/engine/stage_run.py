@@ -139,6 +139,7 @@ class StageRun:
             busy=busy / whole,
             starved=starved / whole,
             blocked=blocked / whole,
+            secs=busy + starved + blocked,
             queue_fill=self.inbox.fill() if self.inbox is not None else 0.0,
             model=self.model_statistics(),
         )

@@ -20,8 +20,8 @@ def bottleneck_of(statistics: RunStatistics) -> str:
     """Say in a sentence or two what the run's time went into, and why models waited.
 
     >>> from headrace.metrics.statistics import ModelStatistics, RunStatistics, StageStatistics
-    >>> slow = StageStatistics(name="map_1", busy=0.97, starved=0.03)
-    >>> model = StageStatistics(name="net", busy=0.4, starved=0.6, model=ModelStatistics(handler="Net"))
+    >>> slow = StageStatistics(name="map_1", busy=0.97, starved=0.03, secs=10.0)
+    >>> model = StageStatistics(name="net", busy=0.4, starved=0.6, secs=10.0, model=ModelStatistics(handler="Net"))
     >>> print(bottleneck_of(RunStatistics(elapsed_secs=10.0, stages=(slow, model))))
     map_1 is the bottleneck: busy 97 % of the time. The model of net was idle 60 % of the time: starved by map_1 60 %.
     """
@@ -30,7 +30,8 @@ def bottleneck_of(statistics: RunStatistics) -> str:
     ran = [stage for stage in statistics.stages if stage.busy + stage.starved + stage.blocked > 0]
     if not ran:
         return _nothing_ran(statistics)
-    busiest = max(ran, key=lambda stage: stage.busy)
+    elapsed = statistics.elapsed_secs
+    busiest = max(ran, key=lambda stage: _share_of_run(stage, stage.busy, elapsed))
     sentences = [_what_took_the_time(busiest, statistics)]
     for place, stage in enumerate(ran):
         if stage.model is not None and stage is not busiest and stage.starved + stage.blocked >= NOTICEABLE:
@@ -51,18 +52,29 @@ def _nothing_ran(statistics: RunStatistics) -> str:
     return "No stage has worked yet."
 
 
+def _share_of_run(stage: StageStatistics, share: float, elapsed_secs: float) -> float:
+    """Turn a share of a replica's time into one of the whole run: a stage that read all and ended was busy long ago."""
+    if not stage.secs or not elapsed_secs:
+        return share
+    return min(1.0, share * stage.secs / max(stage.replicas, 1) / elapsed_secs)
+
+
 def _what_took_the_time(busiest: StageStatistics, statistics: RunStatistics) -> str:
+    elapsed = statistics.elapsed_secs
     loading = max((stage.model.load_secs for stage in statistics.stages if stage.model), default=0.0)
     # First, since stages count as busy while they load, or wait for what does.
-    if statistics.elapsed_secs and loading >= MOSTLY * statistics.elapsed_secs:
-        return f"Loading the model took {loading:.1f} s of {statistics.elapsed_secs:.1f} s."
-    if busiest.busy >= MOSTLY:
-        return f"{busiest.name} is the bottleneck: busy {percent(busiest.busy)} of the time."
-    if busiest.blocked >= MOSTLY:
-        return f"The output is the bottleneck: {busiest.name} waited for it {percent(busiest.blocked)} of the time."
-    if busiest.starved >= MOSTLY:
-        return f"Reading is the bottleneck: {busiest.name} waited for rows {percent(busiest.starved)} of the time."
-    return f"No stage is the bottleneck: the busiest, {busiest.name}, worked {percent(busiest.busy)} of the time."
+    if elapsed and loading >= MOSTLY * elapsed:
+        return f"Loading the model took {loading:.1f} s of {elapsed:.1f} s."
+    busy, starved, blocked = (
+        _share_of_run(busiest, share, elapsed) for share in (busiest.busy, busiest.starved, busiest.blocked)
+    )
+    if busy >= MOSTLY:
+        return f"{busiest.name} is the bottleneck: busy {percent(busy)} of the time."
+    if blocked >= MOSTLY:
+        return f"The output is the bottleneck: {busiest.name} waited for it {percent(blocked)} of the time."
+    if starved >= MOSTLY:
+        return f"Reading is the bottleneck: {busiest.name} waited for rows {percent(starved)} of the time."
+    return f"No stage is the bottleneck: the busiest, {busiest.name}, worked {percent(busy)} of the time."
 
 
 def _why_idle(stage: StageStatistics, *, before: Sequence[StageStatistics], after: Sequence[StageStatistics]) -> str:

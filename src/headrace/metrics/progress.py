@@ -29,9 +29,10 @@ class Progress:
     """How far a run is, as far as can be told."""
 
     rows: int
+    """Rows of the input that are through all steps."""
     rows_per_sec: float
     share: float | None
-    """Share of the input read, by bytes or else by splits; None when its size is unknown."""
+    """Share of the input that is through, by bytes or else by splits; None when its size is unknown."""
     eta_secs: float | None
 
 
@@ -45,11 +46,13 @@ def progress_of(statistics: RunStatistics) -> Progress:
     >>> progress_of(RunStatistics(elapsed_secs=10.0, sources=(half,)))
     Progress(rows=500, rows_per_sec=50.0, share=0.5, eta_secs=10.0)
     """
-    rows = sum(source.rows for source in statistics.sources)
+    through = _share_through(statistics)
+    rows = round(through * sum(source.rows for source in statistics.sources))
     elapsed = statistics.elapsed_secs
-    share = _share_read(statistics)
-    fresh = share - _share_found(statistics) if share is not None else 0.0
-    eta = elapsed * (1 - share) / fresh if share is not None and fresh > 0 else None
+    read, found = _share_read(statistics), _share_found(statistics)
+    fresh = (read - found) * through if read is not None else None
+    share = found + fresh if fresh is not None else None
+    eta = elapsed * (1 - share) / fresh if fresh and share is not None else None
     return Progress(rows=rows, rows_per_sec=rows / elapsed if elapsed > 0 else 0.0, share=share, eta_secs=eta)
 
 
@@ -166,6 +169,18 @@ def _share_read(statistics: RunStatistics) -> float | None:
     splits = sum(source.splits for source in statistics.sources)
     done = sum(source.splits_read for source in statistics.sources) + found
     return min(1.0, done / splits) if splits else None
+
+
+def _share_through(statistics: RunStatistics) -> float:
+    """Return the share of the rows read that is through all steps; the others are in work or wait in queues.
+
+    Branches are taken as if their steps followed one another, which errs on the side of more to come.
+    """
+    share, offered = 1.0, sum(source.rows for source in statistics.sources)
+    for step in (step for stage in statistics.stages for step in stage.steps):
+        share *= min(1.0, step.rows_in / offered) if offered else 1.0
+        offered = step.rows_out
+    return share
 
 
 def _share_found(statistics: RunStatistics) -> float:

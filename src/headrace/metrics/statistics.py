@@ -62,6 +62,8 @@ class StageStatistics:
     busy: float = 0.0
     starved: float = 0.0
     blocked: float = 0.0
+    secs: float = 0.0
+    """Seconds that the replicas ran, summed over them; a stage may end long before the run does."""
     queue_fill: float = 0.0
     """Share of the input queue's byte budget in use now."""
     model: ModelStatistics | None = None
@@ -92,6 +94,8 @@ class SinkStatistics:
     folder: str | None = None
     rows: int = 0
     rows_before: int = 0
+    rows_saved: int = 0
+    """Rows that no kill can take: those in parts, and those that wait beside them for their part."""
     with_error: int = 0
     parts: int = 0
     nbytes: int = 0
