@@ -146,7 +146,12 @@ def test_parquet_compression(tmp_path: Path, compression: str) -> None:
 
 def test_parquet_compression_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="zsdt"):
-        write(ParquetSink(str(tmp_path), compression="zsdt"), pa.record_batch({"x": [1]}))
+        ParquetSink(str(tmp_path), compression="zsdt").check(pa.schema({"x": pa.int64()}))
+
+
+def test_parquet_names_the_column_that_it_cannot_hold() -> None:
+    with pytest.raises(SinkError, match="column 'empty'"):
+        ParquetSink("out").check(pa.schema({"x": pa.int64(), "empty": pa.struct([])}))
 
 
 def test_parquet_rows_are_gathered_into_row_groups(tmp_path: Path) -> None:

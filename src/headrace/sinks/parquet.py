@@ -43,9 +43,11 @@ class ParquetSink:
         return self.path
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SinkError for columns of Python objects and for names that appear twice."""
+        """Raise SinkError for what Parquet cannot hold: Python objects, doubled names, structs without fields."""
         refuse_objects(schema, sink=self.name)
         refuse_duplicates(schema, sink=self.name)
+        for field in storable_schema(schema):
+            self._try(pa.schema([field]))
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> ParquetPart:
         return ParquetPart(folder.part_name(number, "parquet"), schema, staging, self)
@@ -69,7 +71,9 @@ class ParquetSink:
 
         folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen)
 
-    def writer(self, path: str, schema: pa.Schema, *, dictionary: bool | list[str]) -> pa.parquet.ParquetWriter:
+    def writer(
+        self, path: str | pa.NativeFile, schema: pa.Schema, *, dictionary: bool | list[str]
+    ) -> pa.parquet.ParquetWriter:
         """Open pyarrow's writer with this sink's options."""
         import pyarrow.parquet as pq
 
@@ -80,8 +84,15 @@ class ParquetSink:
             return pq.ParquetWriter(
                 path, schema, compression=self.compression, compression_level=level, use_dictionary=dictionary
             )
-        except (pa.ArrowNotImplementedError, ValueError, TypeError) as error:
+        except (pa.ArrowException, ValueError, TypeError) as error:
             raise SinkError(f"{self.name}: {error}") from error
+
+    def _try(self, schema: pa.Schema) -> None:
+        try:
+            self.writer(pa.BufferOutputStream(), schema, dictionary=False).close()
+        except SinkError as error:
+            (name,) = schema.names
+            raise SinkError(f"{error} (column {name!r}, type {schema.field(0).type})") from error
 
 
 class ParquetPart:

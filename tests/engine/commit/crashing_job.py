@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 import sys
 
-from tests.engine.commit.jobs import Job, committer_for, work_left
-
 from headrace.sinks.csv import CsvSink
 from headrace.sinks.json import JsonSink
 from headrace.sinks.parquet import ParquetSink
+from tests.engine.commit.jobs import Job, committer_for, work_left
 
 JOB = Job(fates=((1,) * 40, (2, 0, -1, 1) * 10, (1, 3) * 15), block_rows=7, late_column=True)
 SINKS = {"parquet": ParquetSink, "csv": CsvSink, "json": JsonSink}

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from headrace.engine.commit.committer import Committer
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import SplitRecord
+from headrace.engine.commit.segments import Segments
 from headrace.engine.commit.status import read_status
 from headrace.errors import BalanceError, OutputExistsError, ResumeError, SinkError
 from headrace.records.block import Block, Unit, dense_block
@@ -27,7 +28,6 @@ from headrace.records.position import END
 from headrace.sinks.csv import CsvSink
 from headrace.sinks.json import JsonSink
 from headrace.sinks.parquet import ParquetSink
-
 from tests.engine.commit.jobs import Job, committer_for, read_failures, read_rows, visible, work_left
 
 SMALL = Job(fates=((1,) * 25, (2, 0, -1, 1) * 5, ()))
@@ -313,7 +313,7 @@ def test_missing_and_doubled_ranges_are_our_bug_and_say_so(tmp_path: Path) -> No
 class FullDisk(ParquetSink):
     """A disk that is full from the second part on."""
 
-    def open_part(self, number: int, schema: pa.Schema, staging: str):  # noqa: ANN201
+    def open_part(self, number: int, schema: pa.Schema, staging: str):
         if number == 1:
             raise OSError(28, "No space left on device")
         return super().open_part(number, schema, staging)
@@ -432,3 +432,78 @@ def test_a_real_limit_of_file_size_is_explained(tmp_path: Path) -> None:
     assert done.stdout.startswith("SinkError cannot write")
     assert "raise the limit (ulimit -f)" in done.stdout
     assert os.listdir(tmp_path) == []
+
+
+def test_rows_that_wait_are_saved_without_anybody_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = threading.Event()
+    append = Segments.append
+
+    def notice(self: Segments, blocks: list[Block]) -> object:
+        found = append(self, blocks)
+        saved.set()
+        return found
+
+    monkeypatch.setattr(Segments, "append", notice)
+    committer = committer_for(str(tmp_path), SMALL)
+    committer.open()
+    committer.put(SMALL.process(SMALL.source_blocks()[0]))
+    assert saved.wait(30)
+    assert read_status(str(tmp_path)).waiting_rows == 10  # asked while the run goes on
+    committer.abort()
+
+
+def test_late_columns_in_a_remote_folder(tmp_path: Path) -> None:
+    import fsspec
+
+    fs = fsspec.filesystem("memory")
+    if fs.exists("/late"):
+        fs.rm("/late", recursive=True)
+    job = Job(fates=((1,) * 10, (1,) * 10), late_column=True)
+    run_to_end(committer_for("memory://late/out", job), job)
+    names = set()
+    for path in fs.glob("/late/out/part-*"):
+        with fs.open(path) as file:
+            names.add(tuple(pq.read_schema(file).names))
+    assert names == {("id", "child", "note")}
+
+
+class Broken(JsonSink):
+    """A user's sink with a fault."""
+
+    def open_part(self, number: int, schema: pa.Schema, staging: str):
+        raise ZeroDivisionError("oops")
+
+
+def test_a_fault_in_a_sink_ends_the_run_with_a_clear_error(tmp_path: Path) -> None:
+    committer = committer_for(str(tmp_path), SMALL, sink=Broken(str(tmp_path)))
+    committer.open()
+    with pytest.raises(SinkError, match="write_json.*ZeroDivisionError: oops"):
+        for block in work_left(committer, SMALL, random.Random(0)):
+            committer.put(block)
+        committer.finish()
+    committer.abort()
+    assert visible(str(tmp_path), "*") == []
+    run_to_end(committer_for(str(tmp_path), SMALL, sink=JsonSink(str(tmp_path)), if_exists="overwrite"), SMALL)
+
+
+def test_a_schema_that_widens_among_the_children_of_one_row(tmp_path: Path) -> None:
+    committer = Committer(ParquetSink(str(tmp_path)), identity=JobIdentity(), units=[Unit(0)])
+    committer.open()
+    ends = [((0,), (0, 1)), ((0, 1), (0, 2)), ((0, 2), END)]
+    for (start, end), values in zip(ends, ([1], [1.5], [2]), strict=True):
+        batch = pa.record_batch({"x": values})
+        committer.put(Block(batch=batch, unit=Unit(0), start=start, end=end, ordinals=np.zeros(1, np.int64)))
+    committer.finish()
+    assert pq.read_table(tmp_path)["x"].to_pylist() == [1.0, 1.5, 2.0]
+
+
+def test_errors_are_counted(tmp_path: Path) -> None:
+    committer = Committer(ParquetSink(str(tmp_path)), identity=JobIdentity({"a": "b"}), units=[Unit(0)])
+    committer.open()
+    committer.put(replace(whole_unit(pa.record_batch({"x": [1, 2, None]})), errors=1))
+    committer.finish()
+    assert committer.statistics().with_error == 1
+    again = Committer(ParquetSink(str(tmp_path)), identity=JobIdentity({"a": "b"}), units=[Unit(0)])
+    again.open()
+    assert again.statistics().with_error == 1
+    again.abort()

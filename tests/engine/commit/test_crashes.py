@@ -13,7 +13,6 @@ import pytest
 
 from headrace.engine.commit.crash import CRASH_POINTS, VARIABLE
 from headrace.engine.commit.status import read_status
-
 from tests.engine.commit.crashing_job import JOB
 from tests.engine.commit.jobs import read_failures, read_rows
 

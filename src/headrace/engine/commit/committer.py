@@ -238,11 +238,13 @@ class Committer:
         """Return what the sink holds; rows count once they are committed."""
         with self._mutex:
             totals, before = self._publisher.totals if self._was_opened else self._before, self._before
+            waiting = self._holdings.saved_rows if self._was_opened else 0
         return SinkStatistics(
             name=self._sink.name,
             folder=self._sink.folder,
             rows=max(totals.rows, before.rows),
             rows_before=before.rows,
+            rows_saved=max(totals.rows + waiting, before.rows),
             with_error=max(totals.with_error, before.with_error),
             parts=totals.parts,
             nbytes=totals.nbytes,

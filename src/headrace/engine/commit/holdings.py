@@ -25,6 +25,12 @@ class Holdings:
         self._spare: dict[Piece, None] = {}
         """Held and saved, so that memory can be had for nothing."""
         self._held_bytes = 0
+        self._saved_rows = 0
+
+    @property
+    def saved_rows(self) -> int:
+        """Rows that segments have and no committed part."""
+        return self._saved_rows
 
     @property
     def held_bytes(self) -> int:
@@ -41,6 +47,8 @@ class Holdings:
         if piece.saved is None:
             self._unsaved[piece] = None
             self._held_bytes += piece.cost
+        else:
+            self._saved_rows += piece.rows
 
     def block_of(self, piece: Piece) -> Block:
         """Return the block, from memory or from its segment; safe to call from any thread."""
@@ -81,6 +89,7 @@ class Holdings:
         self.release_memory(piece)
         if piece.saved is not None:
             self._segments.release(piece.saved)
+            self._saved_rows -= piece.rows
             piece.saved = None
 
     def save(self) -> None:
@@ -113,6 +122,7 @@ class Holdings:
         blocks = [piece.block for piece in run]
         for piece, saved in zip(run, self._segments.append([b for b in blocks if b is not None]), strict=True):
             piece.saved = saved
+            self._saved_rows += piece.rows
             del self._unsaved[piece]
             self._spare[piece] = None
 
