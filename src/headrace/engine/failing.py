@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import RowError, StageError
+from headrace.errors import RowError, StageError, TooManyFailuresError
 from headrace.records.failure import RowFailure
 
 if TYPE_CHECKING:
     from headrace.plan.steps import OnError
     from headrace.records.block import Block
+
+
+HOPELESS_ROWS = 100
+"""After so many failed rows without one success ever, going on is pointless."""
 
 
 def fail_row(
@@ -53,3 +57,11 @@ def stage_error(stage: str, error: BaseException, what: str) -> StageError:
     if what.startswith("failed on"):
         message += "; pass on_error='dead_letter' to set such rows aside and go on"
     return StageError(message)
+
+
+def hopeless(stage: str, failed: int, error: BaseException) -> TooManyFailuresError:
+    """Make the error for a step in which all of the first rows failed."""
+    return TooManyFailuresError(
+        f"step {stage!r}: all of the first {failed} rows failed, so going on is pointless; the last one with "
+        f"{type(error).__name__}: {error}. Mend the function or its input and start again"
+    )

@@ -254,11 +254,11 @@ class ModelStage(StageRun):
                         position=origin.row_of(ordinal) if origin else None,
                     )
                 )
+        errors = answered.errors if first == 0 else 0
         if answered.ordinals is None:
-            return piece.derive(answered.batch.slice(first, piece.num_rows), None, failures)
+            return piece.derive(answered.batch.slice(first, piece.num_rows), None, failures, errors=errors)
         a, b = np.searchsorted(answered.ordinals, [first, last])
         parents = answered.ordinals[a:b] - first
-        errors = answered.errors if first == 0 else 0
         return piece.derive(answered.batch.slice(a, b - a), parents, failures, errors=errors)
 
     def _raise(self, answered: Block, shares: list[_Share]) -> None:

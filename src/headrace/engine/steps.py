@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.failing import fail_row, stage_error
+from headrace.engine.failing import HOPELESS_ROWS, fail_row, hopeless, stage_error
 from headrace.engine.task import StepCounts
 from headrace.errors import HeadraceError, RowError
 from headrace.records.columns import empty_columns, from_column, from_columns, from_rows, to_column, to_numpy, to_rows
@@ -72,6 +72,9 @@ class _StepRunner:
         self.step = step
         self.on_error = on_error
         self.counts = StepCounts()
+        self._failed = 0
+        self.sound = 0
+        """Rows that have succeeded, up to the block at work."""
         self.function = self._make(step)
 
     def _make(self, step: Step) -> Callable[..., Any]:
@@ -118,6 +121,7 @@ class _StepRunner:
             started = time.perf_counter()
         counts.seconds += time.perf_counter() - started
         counts.failed -= before
+        self.sound = counts.rows_in - counts.failed
 
     def empty(self, block: Block) -> Block:
         """Return an empty block with the columns that the step would give, as far as they are known."""
@@ -131,8 +135,11 @@ class _StepRunner:
     def run(self, block: Block) -> Iterator[Block]:
         raise NotImplementedError
 
-    def failure(self, block: Block, row: int, error: Exception, values: Any) -> RowFailure:
-        """Turn a failed row into a dead letter, or end the run under on_error="fail"."""
+    def failure(self, block: Block, row: int, error: Exception, values: Any, *, sound: int) -> RowFailure:
+        """Turn a failed row into a dead letter, or end the run; `sound` rows of the block have succeeded before it."""
+        self._failed += 1
+        if self.on_error != "fail" and self._failed >= HOPELESS_ROWS and not self.sound + sound:
+            raise hopeless(self.step.name, self._failed, error)
         return fail_row(self.step.name, block, row, error, values, on_error=self.on_error)
 
 
@@ -164,7 +171,7 @@ class _Map(_StepRunner):
                 raise
             except Exception as error:
                 if self.on_error != "null":
-                    failures.append(self.failure(block, i, error, rows.dict_of(i)))
+                    failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
                     continue
                 nulled += 1
                 result = rows.dict_of(i)
@@ -191,7 +198,7 @@ class _AddColumn(_StepRunner):
                     raise value
             except Exception as error:
                 if self.on_error != "null":
-                    failures.append(self.failure(block, i, error, rows.dict_of(i)))
+                    failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
                     continue
                 nulled += 1
                 value = None
@@ -220,7 +227,7 @@ class _Filter(_StepRunner):
                 if self.function(row):
                     keep.append(i)
             except Exception as error:
-                failures.append(self.failure(block, i, error, rows.dict_of(i)))
+                failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
         self.counts.filtered += block.num_rows - len(keep) - len(failures)
         if len(keep) == block.num_rows:
             yield block
@@ -261,7 +268,7 @@ class _FlatMap(_StepRunner):
             except Exception as error:
                 # Children of this row that are still here go with it; those sent on already are in later hands.
                 del out[kept:], parents[kept:]
-                failures.append(self.failure(block, i, error, rows.dict_of(i)))
+                failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
         batch = rows.batch_of(out, parents) if out else self.nothing()
         yield pieces.piece(batch, ordinals[parents], failures, before=None)
 
@@ -302,7 +309,7 @@ class _MapBatches(_StepRunner):
         except Exception as error:
             if not self.step.row_wise or count == 1:
                 failures = [
-                    self.failure(block, i, error, to_rows(block.batch.slice(i, 1))[0])
+                    self.failure(block, i, error, to_rows(block.batch.slice(i, 1))[0], sound=0)
                     for i in range(first, first + count)
                 ]
                 return self.nothing(), np.array([], dtype=np.int64), failures
@@ -310,6 +317,7 @@ class _MapBatches(_StepRunner):
             left = self._run_rows(block, first, half)
             right = self._run_rows(block, first + half, count - half)
             return _joined(left, right, first, half, count)
+        self.sound += count
         if batch.num_rows == count:
             return batch, None, []
         # Which row made which cannot be known: all answer for the first, and the batch is one piece.

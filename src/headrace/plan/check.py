@@ -60,7 +60,6 @@ def _check_outputs(plan: Plan) -> None:
 
 def _local_paths(read: Read) -> list[str]:
     """Return the folders that a source reads whole (a file or a pattern cannot contain an output)."""
-    paths = getattr(read.source, "paths", ())
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    local = [os.fspath(path) for path in given]
-    return [path for path in local if "://" not in path and os.path.isdir(path)]
+    files = getattr(read.source, "fileset", None)
+    paths: tuple[str, ...] = getattr(files, "paths", ())
+    return [path for path in paths if "://" not in path and os.path.isdir(path)]

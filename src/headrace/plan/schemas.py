@@ -32,6 +32,15 @@ def columns_after(plan: Plan) -> dict[int, Columns | None]:
     return known
 
 
+def known_schema(plan: Plan, node: AnyNode) -> pa.Schema | None:
+    """Return the columns after a node, those of unknown type as nulls; None where nothing is known.
+
+    It is what an output without any row says of its columns.
+    """
+    columns = columns_after(plan)[id(node)]
+    return None if columns is None else pa.schema([(name, type_ or pa.null()) for name, type_ in columns.items()])
+
+
 def _after(plan: Plan, node: AnyNode, known: dict[int, Columns | None]) -> Columns | None:
     if isinstance(node, Read):
         return _read(plan, node)

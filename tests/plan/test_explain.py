@@ -1,0 +1,32 @@
+"""Explaining a plan, for people and for programs."""
+
+import json
+
+import headrace as hr
+
+
+class Echo(hr.ModelHandler):
+    def load_model(self):
+        raise AssertionError("explain must not load a model")
+
+    def run_inference(self, batch, model):
+        return [0] * len(batch)
+
+
+def pipeline(folder):
+    ds = hr.range(10).filter(lambda r: True, name="keep").run_inference(Echo(), inputs="id", max_batch_size=8)
+    return ds.write_json(folder / "out")
+
+
+def test_text_shows_steps_columns_and_stages(tmp_path) -> None:
+    text = pipeline(tmp_path).explain()
+    for words in ("keep ← range", "columns: id (int64), prediction (?)", "handler: Echo", "1 to 8", "write_json"):
+        assert words in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_json_is_the_same_for_programs(tmp_path) -> None:
+    found = json.loads(pipeline(tmp_path).explain("json", num_cpus=3))
+    assert [s["name"] for s in found["steps"]] == ["range", "keep", "run_inference", "write_json"]
+    assert found["steps"][0]["schema"] == {"id": "int64"}
+    assert found["stages"][0]["replicas"] == 3
