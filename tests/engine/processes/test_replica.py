@@ -181,6 +181,22 @@ def test_an_error_whose_constructor_takes_other_arguments_arrives_as_itself():
         list(replica.process(tasks.block_of(3)))
 
 
+def test_after_an_error_every_block_is_answered_with_it():
+    with opened(tasks.Raising()) as replica:
+        for _ in range(3):
+            with pytest.raises(StageError, match="row 7"):
+                list(replica.process(tasks.block_of(3)))
+
+
+def test_a_kill_before_the_start_holds():
+    replica = ProcessReplica(tasks.Echo(), name="map_1")
+    replica.kill()
+    with pytest.raises(WorkerCrashedError, match="was stopped"):
+        replica.open()
+    replica.close()
+    assert not psutil.pid_exists(replica.pid)
+
+
 def test_an_error_at_open_arrives_as_itself():
     with pytest.raises(StageError, match="no such language"), opened(tasks.FailsToOpen()):
         pass

@@ -67,6 +67,8 @@ class ProcessReplica:
         task = pack(self._task, f"stage {self._name!r}")
         with self._telling_os_errors():
             self._start()
+            if self._killed:
+                self.kill()
             data = pack_bytes(task)
         hello = Hello(
             name=self._name,
@@ -129,9 +131,11 @@ class ProcessReplica:
     def kill(self) -> None:
         """End the worker and all that the user's code has started in it, at once; from any thread."""
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is not None and process.returncode is not None:
             return
         self._killed = True
+        if process is None:
+            return  # it is being started at this moment, or never will be: `open` looks
         _kill_group(process.pid)
         process.kill()
 

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.processes.logs import LogCarrier
-from headrace.engine.processes.remote_errors import pack_error
+from headrace.engine.processes.remote_errors import RemoteError, pack_error
 from headrace.engine.processes.shared_blocks import pack_block, unpack_block
 from headrace.engine.processes.start import Hello, die_with_parent
 from headrace.engine.processes.wire import Frame, Kind, Wire
@@ -45,8 +45,7 @@ class Worker:
         except _Goodbye:
             pass
         except BaseException as error:  # SystemExit from a user's code too: the parent must hear of it
-            self._wire.send(Kind.FAILED, pack_error(error))
-            self._wait_for_goodbye()
+            self._refuse(pack_error(error))
         self._say_goodbye()
 
     def _listen(self) -> None:
@@ -102,9 +101,12 @@ class Worker:
                 raise _Goodbye
             # What is left is room that the block before did not use up.
 
-    def _wait_for_goodbye(self) -> None:
-        while self._inbox.get().kind is not Kind.CLOSE:
-            pass
+    def _refuse(self, error: RemoteError) -> None:
+        """Answer everything with the error until the parent says goodbye."""
+        self._wire.send(Kind.FAILED, error)
+        while (frame := self._inbox.get()).kind is not Kind.CLOSE:
+            if frame.kind is Kind.BLOCK:
+                self._wire.send(Kind.FAILED, error)
 
     def _say_goodbye(self) -> None:
         error = None
