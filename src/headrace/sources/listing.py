@@ -145,6 +145,12 @@ def is_hidden(path: str) -> bool:
     return any(part[:1] in (".", "_") for part in path.split("/") if part)
 
 
+def _hides(path: str, pattern: str) -> bool:
+    """Say whether a glob's match is hidden, unless the pattern itself asks for such names."""
+    name, wanted = path.rsplit("/", 1)[-1], pattern.rsplit("/", 1)[-1]
+    return name[:1] in (".", "_") and wanted[:1] != name[:1]
+
+
 def _plain(path: str) -> str:
     return path[len("file://") :] if path.startswith("file://") else os.path.expanduser(path)
 
@@ -182,7 +188,7 @@ def _local_glob(pattern: str) -> list[File]:
     for path in glob.iglob(pattern, recursive=True):
         info = os.stat(path)
         if not stat.S_ISDIR(info.st_mode):
-            if not os.path.basename(path).startswith("_") or os.path.basename(pattern).startswith("_"):
+            if not _hides(path, pattern):
                 found[path] = _file(path, info)
         elif "**" not in pattern:
             found.update((f.path, f) for f in _walk(path.rstrip("/"), set()))
@@ -227,7 +233,8 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> _Listed:
     try:
         if is_pattern(inner) and not (url.startswith("http") and "*" not in inner):
             entries = fs.glob(inner, detail=True)
-            found = [_remote_file(fs, p, i) for p, i in entries.items() if i["type"] != "directory"]
+            shown = {p: i for p, i in entries.items() if i["type"] != "directory" and not _hides(p, inner)}
+            found = [_remote_file(fs, p, i) for p, i in shown.items()]
             return _Listed(sorted(found, key=_path), filtered=not _has_suffix(inner))
         info = fs.info(inner)
         if info["type"] != "directory":

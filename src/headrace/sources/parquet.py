@@ -79,7 +79,7 @@ class ParquetSource:
     def splits(self) -> Sequence[Split]:
         """List the splits: row groups of large files, small files packed."""
         if "splits" not in self._cache:
-            files = self.fileset.files()
+            files = [f for f in self.fileset.files() if f.size_bytes != 0]  # no footer, no rows
             large = [f for f in files if f.size_bytes > CUT_ABOVE_BYTES]
             groups = dict(zip((f.path for f in large), in_threads(self._row_groups, large), strict=True))
             splits: list[Split] = []
@@ -247,6 +247,8 @@ def _byte_range(group: Any) -> tuple[int, int]:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    if not batch.schema.names:
+        return batch
     arrays = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         index = schema.get_field_index(name)
