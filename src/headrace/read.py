@@ -338,15 +338,20 @@ def _pattern_files(
 def _table_of_pandas(df: Any) -> pa.Table:
     import pyarrow as pa
 
-    from headrace.records.columns import from_columns
-
     names = [str(c) for c in df.columns]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise PlanError(f"from_pandas: two columns are named {twice!r}; rename one of them")
-    renamed = df.set_axis(names, axis=1)
+    columns = [_column_of_pandas(df.iloc[:, i]) for i, _ in enumerate(names)]
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _column_of_pandas(series: Any) -> pa.Array:
+    import pyarrow as pa
+
+    from headrace.records.columns import to_column
+
     try:
-        return pa.Table.from_pandas(renamed, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column of mixed objects
-        columns = {n: list(renamed[n]) for n in names}
-        return pa.Table.from_batches([from_columns(columns)])
+        return to_column(pa.Array.from_pandas(series))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # mixed objects
+        return to_column(list(series))
