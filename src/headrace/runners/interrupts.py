@@ -22,9 +22,10 @@ class _Terminated(BaseException):
 
 
 @contextmanager
-def interruptible(stop: Callable[[], None], *, rows_done: Callable[[], int] | None = None) -> Iterator[None]:
+def interruptible(stop: Callable[[], None], *, finished: Callable[[], str] | None = None) -> Iterator[None]:
     """Call `stop` when the block is interrupted, and raise `RunInterrupted` with the way on.
 
+    `finished` says what stays, as in "36 rows are finished and safe"; None where a run leaves nothing behind.
     Outside the main thread, where Python delivers no signals, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -43,19 +44,16 @@ def interruptible(stop: Callable[[], None], *, rows_done: Callable[[], int] | No
             signal.signal(other, _leave_at_once)
         stop()
         _end_quietly()
-        raise RunInterrupted(_message(number, rows_done), signal_number=number) from None
+        raise RunInterrupted(_message(number, finished), signal_number=number) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
-def _message(number: signal.Signals, rows_done: Callable[[], int] | None) -> str:
-    if rows_done is None:
+def _message(number: signal.Signals, finished: Callable[[], str] | None) -> str:
+    if finished is None:
         return f"interrupted by {number.name}"
-    return (
-        f"interrupted by {number.name}; {rows_done():,} rows are finished and stay. "
-        "Run the same again to go on from there"
-    )
+    return f"interrupted by {number.name}; {finished()}. Run the same again to go on from there"
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> Any:

@@ -6,9 +6,10 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.engine.checks import check
 from headrace.engine.execution import Execution
 from headrace.engine.options import ExecutionOptions
-from headrace.engine.checks import check
+from headrace.metrics.quantities import count
 from headrace.plan.rules import optimised
 from headrace.runners.interrupts import interruptible
 from headrace.runners.result import RunResult
@@ -32,8 +33,8 @@ def run(
 ) -> RunResult:
     """Run a plan to its end.
 
-    `progress` is "auto", "rich", "plain" or "none"; True is "auto". Ctrl-C and SIGTERM stop the run within seconds: what is
-    committed stays, and the same command goes on from there.
+    `progress` is "auto", "rich", "plain" or "none"; True is "auto". Ctrl-C and SIGTERM stop the run within seconds:
+    what is committed stays, and the same command goes on from there.
 
     Raises:
         RunInterrupted: Ctrl-C or SIGTERM.
@@ -44,8 +45,8 @@ def run(
         optimised(plan, on_error=on_error),
         ExecutionOptions.of(on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus),
     )
-    mode = {True: "auto", False: "none"}.get(progress, progress) if isinstance(progress, bool) else progress
-    with interruptible(execution.close, rows_done=lambda: _rows_done(execution)):
+    mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress
+    with interruptible(execution.close, finished=lambda: _finished(execution)):
         try:
             execution.start()
             with _progress(execution, mode):
@@ -58,9 +59,7 @@ def run(
 def blocks(plan: Plan, *, on_error: OnError = "fail", num_cpus: int | None = None) -> Iterator[Block]:
     """Run a plan that ends in a `Collect`, yielding its blocks in the order of the input; stop when the caller does."""
     check(plan)
-    execution = Execution(
-        optimised(plan, on_error=on_error), ExecutionOptions.of(on_error=on_error, num_cpus=num_cpus)
-    )
+    execution = Execution(optimised(plan, on_error=on_error), ExecutionOptions.of(on_error=on_error, num_cpus=num_cpus))
     with interruptible(execution.close):
         try:
             execution.start()
@@ -93,5 +92,9 @@ def _progress(execution: Execution, mode: str) -> Iterator[None]:
         yield
 
 
-def _rows_done(execution: Execution) -> int:
-    return sum(sink.rows for sink in execution.statistics().sinks)
+def _finished(execution: Execution) -> str:
+    """Say what an interruption leaves behind, as in "36 rows are finished and safe"."""
+    sinks = execution.statistics().sinks
+    if len(sinks) == 1:
+        return f"{count(sinks[0].rows_saved, 'row is', 'rows are')} finished and safe"
+    return "finished and safe are " + ", ".join(f"{count(s.rows_saved, 'row')} of {s.name}" for s in sinks)
