@@ -24,6 +24,12 @@ _STORED_BY_THE_COMPILER = frozenset(
     {"__doc__", "__firstlineno__", "__static_attributes__", "__module__", "__qualname__"}
 )
 _OF_THE_FILE = frozenset({"__name__", "__file__", "__spec__", "__doc__", "__builtins__", "__loader__", "__package__"})
+_FUSED = {
+    f"{first}_{second}": (first, second)
+    for first in ("LOAD_FAST", "STORE_FAST", "LOAD_FAST_BORROW")
+    for second in ("LOAD_FAST", "STORE_FAST", "LOAD_FAST_BORROW")
+}
+"""Pairs that compilers from Python 3.13 on join, though only within one line: two operands, of four bits each."""
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 _NAMES = frozenset(dis.hasname)
 _CONSTANTS = frozenset(dis.hasconst)
@@ -57,6 +63,10 @@ def instructions(code: CodeType) -> Iterator[tuple[str, Any]]:
             yield i.opname, str(i.argval)
         elif i.opcode in _JUMPS:
             yield i.opname, number_at[i.argval]
+        elif i.opname in _FUSED and i.arg is not None:
+            first, second = _FUSED[i.opname]
+            yield first, i.arg >> 4
+            yield second, i.arg & 15
         else:
             yield i.opname, i.arg
     for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
@@ -122,11 +132,12 @@ def _effective(code: CodeType) -> list[dis.Instruction]:
 def _numbering(code: CodeType, kept: list[dis.Instruction]) -> dict[int, int]:
     """Map each offset to the number of the first kept instruction at or after it."""
     numbers: dict[int, int] = {}
-    offset = 0
-    for number, i in enumerate(kept):
+    offset = number = 0
+    for i in kept:
         while offset <= i.offset:
             numbers[offset] = number
             offset += 1
+        number += 2 if i.opname in _FUSED else 1
     for rest in range(offset, len(code.co_code) + 3):
-        numbers[rest] = len(kept)
+        numbers[rest] = number
     return numbers
