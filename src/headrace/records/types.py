@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.records.tensors import ObjectType, TensorType, object_array, tensor_array, tensors_of
 
@@ -126,6 +125,8 @@ def cast(array: pa.Array, to: pa.DataType) -> pa.Array:
         offsets = array.offsets.cast(pa.int64()) if kind is pa.LargeListArray else array.offsets
         values = cast(array.values, to.value_type)
         return kind.from_arrays(offsets, values, type=to, mask=array.is_null() if array.null_count else None)
+    import pyarrow.compute as pc  # takes as long as the rest of Headrace to import, and is seldom needed
+
     # int -> float may round beyond 2**53; that is what widening to float means.
     return pc.cast(array, options=pc.CastOptions(target_type=to, allow_int_overflow=False, allow_float_truncate=True))
 
