@@ -37,4 +37,4 @@ def test_the_documentation_draws_the_same_layers() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "src" / "headrace").rglob("*.py")), ids=lambda path: path.name)
 def test_files_fit_in_the_head(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 450
+    assert len(path.read_text().splitlines()) <= 500

@@ -102,3 +102,13 @@ def test_nulls_for_failed_answers_are_counted() -> None:
 
 def test_a_running_job_says_so() -> None:
     assert "running for 2.0 s" in str(Report(RunStatistics(elapsed_secs=2.0)))
+
+
+def test_shares_are_those_of_the_run_and_long_names_are_cut() -> None:
+    stage = StageStatistics(name="read", replicas=1, busy=1.0, secs=2.0)
+    source = SourceStatistics(name=f"read_csv({'x' * 500}.csv)")
+    lines = str(Report(RunStatistics(elapsed_secs=10.0, sources=(source,), stages=(stage,)))).splitlines()
+    assert "busy 20 %" in lines[1]
+    assert lines[0].startswith("read_csv(xxx")
+    assert "….csv)" in lines[0].replace("x", "")
+    assert all(len(line) < 120 for line in lines)

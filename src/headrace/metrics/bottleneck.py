@@ -31,12 +31,24 @@ def bottleneck_of(statistics: RunStatistics) -> str:
     if not ran:
         return _nothing_ran(statistics)
     elapsed = statistics.elapsed_secs
-    busiest = max(ran, key=lambda stage: _share_of_run(stage, stage.busy, elapsed))
+    busiest = max(ran, key=lambda stage: share_of_run(stage, stage.busy, elapsed))
     sentences = [_what_took_the_time(busiest, statistics)]
     for place, stage in enumerate(ran):
         if stage.model is not None and stage is not busiest and stage.starved + stage.blocked >= NOTICEABLE:
             sentences.append(_why_idle(stage, before=ran[:place], after=ran[place + 1 :]))
     return " ".join(sentences)
+
+
+def share_of_run(stage: StageStatistics, share: float, elapsed_secs: float) -> float:
+    """Turn a share of the replicas' own time into one of the run: a stage that has ended does nothing after it.
+
+    >>> from headrace.metrics.statistics import StageStatistics
+    >>> share_of_run(StageStatistics(name="read", replicas=2, busy=1.0, secs=4.0), 1.0, 10.0)
+    0.2
+    """
+    if not stage.secs or not elapsed_secs:
+        return share
+    return min(1.0, share * stage.secs / max(stage.replicas, 1) / elapsed_secs)
 
 
 def _found_finished(statistics: RunStatistics) -> bool:
@@ -52,13 +64,6 @@ def _nothing_ran(statistics: RunStatistics) -> str:
     return "No stage has worked yet."
 
 
-def _share_of_run(stage: StageStatistics, share: float, elapsed_secs: float) -> float:
-    """Turn a share of a replica's time into one of the whole run: a stage that read all and ended was busy long ago."""
-    if not stage.secs or not elapsed_secs:
-        return share
-    return min(1.0, share * stage.secs / max(stage.replicas, 1) / elapsed_secs)
-
-
 def _what_took_the_time(busiest: StageStatistics, statistics: RunStatistics) -> str:
     elapsed = statistics.elapsed_secs
     loading = max((stage.model.load_secs for stage in statistics.stages if stage.model), default=0.0)
@@ -66,7 +71,7 @@ def _what_took_the_time(busiest: StageStatistics, statistics: RunStatistics) -> 
     if elapsed and loading >= MOSTLY * elapsed:
         return f"Loading the model took {loading:.1f} s of {elapsed:.1f} s."
     busy, starved, blocked = (
-        _share_of_run(busiest, share, elapsed) for share in (busiest.busy, busiest.starved, busiest.blocked)
+        share_of_run(busiest, share, elapsed) for share in (busiest.busy, busiest.starved, busiest.blocked)
     )
     if busy >= MOSTLY:
         return f"{busiest.name} is the bottleneck: busy {percent(busy)} of the time."

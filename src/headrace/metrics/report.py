@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.metrics.balance import Balance, balance_of
-from headrace.metrics.bottleneck import bottleneck_of
+from headrace.metrics.bottleneck import bottleneck_of, share_of_run
 from headrace.metrics.quantities import amount, count, duration, percent
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         StageStatistics,
         StepStatistics,
     )
+
+MAX_NAME_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Report:
         run = self.statistics
         table = [_source_row(source) for source in run.sources]
         for stage in run.stages:
-            table.append(_stage_row(stage))
+            table.append(_stage_row(stage, run.elapsed_secs))
             table += [_step_row(step) for step in stage.steps if step.name != stage.name or _notable(step)]
         table += [_sink_row(sink) for sink in run.sinks]
         notes = [note for sink in run.sinks for note in _sink_notes(sink)]
@@ -110,8 +112,9 @@ def _source_row(source: SourceStatistics) -> list[str]:
     return row
 
 
-def _stage_row(stage: StageStatistics) -> list[str]:
-    shares = f"busy {percent(stage.busy)}, starved {percent(stage.starved)}, blocked {percent(stage.blocked)}"
+def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
+    named = {"busy": stage.busy, "starved": stage.starved, "blocked": stage.blocked}
+    shares = ", ".join(f"{name} {percent(share_of_run(stage, share, elapsed_secs))}" for name, share in named.items())
     row = [stage.name, f"{stage.replicas} × {stage.kind}", shares]
     if stage.model is not None:
         row.append(_model_cell(stage.model))
@@ -157,8 +160,15 @@ def _sink_notes(sink: SinkStatistics) -> list[str]:
 
 def _aligned(table: list[list[str]]) -> list[str]:
     """Align the first two columns; what follows differs from row to row."""
+    table = [[_shortened(row[0]), *row[1:]] for row in table]
     widths = [max((len(row[column]) for row in table), default=0) for column in (0, 1)]
     return [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {'  '.join(row[2:])}".rstrip() for row in table]
+
+
+def _shortened(name: str) -> str:
+    """Leave out the middle of a long name: sources are named after their files, of which there may be many."""
+    half = MAX_NAME_CHARS // 2
+    return name if len(name) <= MAX_NAME_CHARS else f"{name[:half]}…{name[-half + 1 :]}"
 
 
 def _as_json(value: Any) -> Any:
