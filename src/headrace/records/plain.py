@@ -57,4 +57,6 @@ def numbers_of(array: pa.Array) -> NDArray[Any] | None:
     data = array.buffers()[1]
     if data is None:
         return np.empty(0, dtype=dtype)
-    return np.frombuffer(data, dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
+    view = np.frombuffer(data, dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
+    view.flags.writeable = False  # Arrow's memory may lie in an array of the user's
+    return view
