@@ -1,28 +1,28 @@
 """The tree of exceptions; nothing else reaches a user on purpose.
 
-    HeadraceError
-    ├── PlanError                 the pipeline is wrong; raised before any data is read
-    │   ├── UnknownColumnError    a step names a column that is not there
-    │   ├── UnsupportedByRunner   the plan needs what its runner cannot do
-    │   └── SpecError             pipeline.yaml is wrong
-    ├── MissingDependencyError    an extra is not installed
-    ├── SourceError               the input cannot be read
-    │   ├── NoInputError          a path or pattern matches nothing
-    │   └── SchemaError           files disagree about a column's type
-    ├── ModelError                the model, not the data, is at fault
-    │   ├── ModelLoadError        the model cannot be loaded
-    │   └── AnswerError           the number, shape or kind of answers does not fit the batch
-    ├── SinkError                 the output cannot be written
-    │   ├── OutputExistsError     the output folder holds something that is not this job's
-    │   └── ResumeError           the output belongs to another job, or was damaged
-    ├── RunError                  the run failed
-    │   ├── StageError            a row or batch failed under on_error="fail"
-    │   ├── TooManyFailuresError  (nearly) every row fails, so that going on is pointless
-    │   ├── WorkerCrashedError    a worker process died
-    │   └── BalanceError          the counts do not add up: a bug in Headrace, never the user's fault
-    └── RunInterrupted            Ctrl-C or SIGTERM; what was committed stays
+HeadraceError
+├── PlanError                 the pipeline is wrong; raised before any data is read
+│   ├── UnknownColumnError    a step names a column that is not there
+│   ├── UnsupportedByRunner   the plan needs what its runner cannot do
+│   └── SpecError             pipeline.yaml is wrong
+├── MissingDependencyError    an extra is not installed
+├── SourceError               the input cannot be read
+│   ├── NoInputError          a path or pattern matches nothing
+│   └── SchemaError           files disagree about a column's type
+├── ModelError                the model, not the data, is at fault
+│   ├── ModelLoadError        the model cannot be loaded
+│   └── AnswerError           the number, shape or kind of answers does not fit the batch
+├── SinkError                 the output cannot be written
+│   ├── OutputExistsError     the output folder holds something that is not this job's
+│   └── ResumeError           the output belongs to another job, or was damaged
+├── RunError                  the run failed
+│   ├── StageError            a row or batch failed under on_error="fail"
+│   ├── TooManyFailuresError  (nearly) every row fails, so that going on is pointless
+│   ├── WorkerCrashedError    a worker process died
+│   └── BalanceError          the counts do not add up: a bug in Headrace, never the user's fault
+└── RunInterrupted            Ctrl-C or SIGTERM; what was committed stays
 
-    RowError                      one row's failure, answered or raised by a user's function
+RowError                      one row's failure, answered or raised by a user's function
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ class UnknownColumnError(PlanError):
         names = list(existing)
         hint = suggestion(column, names)
         listed = ", ".join(names) or "none"
-        super().__init__(
-            f"step {step!r} needs column {column!r}, which is not there;{hint} Existing columns: {listed}"
-        )
+        super().__init__(f"step {step!r} needs column {column!r}, which is not there;{hint} Existing columns: {listed}")
 
 
 class UnsupportedByRunner(PlanError):  # noqa: N818 - reads as the fact it states
@@ -78,9 +76,7 @@ class MissingDependencyError(HeadraceError):
     """
 
     def __init__(self, package: str, *, extra: str, needed_by: str) -> None:
-        super().__init__(
-            f"{needed_by} needs the package {package}; install it with: pip install 'headrace[{extra}]'"
-        )
+        super().__init__(f"{needed_by} needs the package {package}; install it with: pip install 'headrace[{extra}]'")
 
 
 class SourceError(HeadraceError):
@@ -105,6 +101,9 @@ class ModelLoadError(ModelError):
 
 class AnswerError(ModelError):
     """A handler's answers do not fit its batch in number, shape or kind."""
+
+    count: int | None = None
+    """How many answers there were, where their number is what does not fit."""
 
 
 class SinkError(HeadraceError):

@@ -96,7 +96,7 @@ def test_a_bare_text_answers_one_row_but_is_no_list_of_letters() -> None:
         (["a", "b"], 1, "handler Net answered 2 times for 1 row;"),
         (np.zeros((1, 4)), 4, "answered once for 4 rows"),
         (np.zeros(384), 1, r"must keep its first dimension.*\(384,\)"),
-        ((np.zeros(4), np.zeros(4), np.zeros(4)), 4, "for several arrays return a dict"),
+        ((np.zeros(4), np.zeros(4), np.zeros(4)), 4, "a tuple of 3 arrays for 4 rows.*return a dict for several"),
         ({1, 2, 3, 4}, 4, "a set for 4 rows, which has no order"),
         ({"a": [1, 2, 3]}, 4, "answered 3 times under key 'a' for 4 rows"),
         (pa.nulls(3), 4, "answered 3 times"),
@@ -203,3 +203,32 @@ def test_squeezed_answers(size: int) -> None:
     pieces = [column[i : i + size] for i in range(0, 7, size)]
     arrays = [paired(np.squeeze(piece), len(piece)).columns["prediction"] for piece in pieces]
     assert pa.chunked_array(arrays).to_pylist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+
+
+@pytest.mark.parametrize(
+    "empty", [{}, pd.DataFrame(index=range(4)), pa.record_batch({})], ids=["dict", "frame", "batch"]
+)
+@pytest.mark.parametrize("output", ["prediction", {"label": "topic"}], ids=["name", "mapping"])
+def test_a_dict_or_table_without_parts_is_no_answer(empty: object, output: object) -> None:
+    with pytest.raises(AnswerError, match=r"without any key or column for 4 rows"):
+        paired(empty, 4, output)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_tuple_of_arrays_is_never_taken_for_one_answer_a_row(rows: int) -> None:
+    """For two rows the number would be right, and each row would get the other output."""
+    with pytest.raises(AnswerError, match="a tuple of 2 arrays"):
+        paired((np.zeros((rows, 3)), np.ones((rows, 3))), rows)
+    assert values([np.zeros(2), np.ones(2)], 2) == [[0.0, 0.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(("known", "squeezed"), [((3,), (3,)), ((2, 3), (2, 3)), ((1, 3), (1, 3))])
+def test_an_array_of_the_shape_of_one_answer_answers_a_batch_of_one(known: tuple, squeezed: tuple) -> None:
+    answers = pair(np.ones(squeezed), 1, handler_name="Net", known_shapes={None: known})
+    assert np.array(from_column(answers.columns["prediction"])[0]).shape == known
+
+
+def test_batches_tell_the_shape_of_one_answer() -> None:
+    assert paired(np.ones((4, 3)), 4).shapes == {None: (3,)}
+    assert paired({"a": np.ones(4), "b": np.ones((4, 2, 2))}, 4).shapes == {"a": (), "b": (2, 2)}
+    assert paired([1, 2], 2).shapes == {}

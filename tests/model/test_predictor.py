@@ -151,6 +151,30 @@ def test_wrong_counts_are_halved_until_the_rows_to_blame_stand_alone() -> None:
     ]
 
 
+@pytest.mark.parametrize("times", [2, 3, 4])
+@pytest.mark.parametrize("rows", [5, 6, 7, 8, 13])
+def test_a_number_of_answers_that_does_not_depend_on_the_rows_is_never_right_by_chance(rows: int, times: int) -> None:
+    predictor, _ = make(lambda ids: ["x"] * times)
+    prediction = predictor.predict(ids(rows))
+    assert prediction.rows == 0
+    assert len(prediction.errors) == predictor.failed == rows
+    assert predictor.succeeded == 0
+
+
+def test_rows_that_are_answered_alone_are_sound_also_where_the_numbers_do_not_add_up() -> None:
+    predictor, handler = make(lambda ids: sorted({i % 2 for i in ids}))  # equal answers are given once
+    prediction = predictor.predict(ids(6))
+    assert prediction.columns["prediction"].to_pylist() == [0, 1, 0, 1, 0, 1]
+    assert (predictor.succeeded, predictor.failed) == (6, 0)
+    assert {0, 1, 2, 3, 4, 5} == {i for call in handler.calls if len(call) == 1 for i in call}
+
+
+def test_a_squeezed_batch_of_one_is_known_by_the_batches_before() -> None:
+    predictor, _ = make(lambda ids: np.squeeze(np.array([[i, i + 0.5] for i in ids])))
+    assert predictor.predict(ids(3)).columns["prediction"].to_pylist() == [[0, 0.5], [1, 1.5], [2, 2.5]]
+    assert predictor.predict(ids(1, 3)).columns["prediction"].to_pylist() == [[3, 3.5]]
+
+
 @pytest.mark.parametrize("nothing", [None, []])
 def test_no_answers_at_all_is_the_handlers_fault_of_each_row(nothing: Any) -> None:
     predictor, _ = make(lambda ids: nothing)

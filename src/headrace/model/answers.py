@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,32 +29,49 @@ class Answers:
     """By position: what stood in the place of that row's answer."""
     model_ids: list[str | None] | None = None
     """For each row, where the handler said which model answered it."""
+    shapes: dict[str | None, tuple[int, ...]] = field(default_factory=dict)
+    """The shape of one row's answer, by key of a dict answer (None for the whole), where arrays told it."""
 
 
-def pair(answers: Any, rows: int, *, handler_name: str, output: str | Mapping[str, str] = "prediction") -> Answers:
+def pair(
+    answers: Any,
+    rows: int,
+    *,
+    handler_name: str,
+    output: str | Mapping[str, str] = "prediction",
+    known_shapes: Mapping[str | None, tuple[int, ...]] = MappingProxyType({}),
+) -> Answers:
     """Pair what a handler returned with its `rows` rows (at least 1).
 
     Lists, tuples and generators give one answer an item; numpy arrays, tensors, Arrow arrays and pandas objects one a
     row; a dict of those gives answers of several parts. Dict answers become a struct column, or a column for each key
-    where `output` is a mapping. What a model squeezes for a batch of one, a bare value, is that row's answer.
+    where `output` is a mapping. What a model squeezes for a batch of one is that row's answer: a bare value, or an
+    array of the shape that `known_shapes` (from earlier batches) says one answer has.
 
     >>> from headrace import errors
     >>> pair([0.5, errors.RowError("too dark")], 2, handler_name="Net").failures
     {1: RowError('too dark')}
+    >>> pair(np.array([0.2, 0.8]), 1, handler_name="Net", known_shapes={None: (2,)}).columns["prediction"].to_pylist()
+    [[0.2, 0.8]]
     >>> pair({"label": ["a", "b"]}, 2, handler_name="Net", output={"label": "topic"}).columns["topic"].to_pylist()
     ['a', 'b']
 
     Raises:
         AnswerError: their number differs from that of the rows, or they are of no use (a set, one text for many rows).
     """
-    taken = _Taking(rows=rows, handler_name=handler_name)
+    taken = _Taking(rows=rows, handler_name=handler_name, known_shapes=known_shapes)
     parts = _parts_of(answers)
     if parts is not None:
         named = {str(key): taken.values(part, key=str(key)) for key, part in parts.items()}
         columns = taken.named_columns(named, output)
     else:
         columns = taken.columns(taken.values(answers), output)
-    return Answers(columns=columns, failures=dict(sorted(taken.failures.items())), model_ids=taken.model_ids)
+    return Answers(
+        columns=columns,
+        failures=dict(sorted(taken.failures.items())),
+        model_ids=taken.model_ids,
+        shapes=taken.shapes,
+    )
 
 
 @dataclass(slots=True)
@@ -62,17 +80,24 @@ class _Taking:
 
     rows: int
     handler_name: str
+    known_shapes: Mapping[str | None, tuple[int, ...]]
     failures: dict[int, Exception] = field(default_factory=dict)
     model_ids: list[str | None] | None = None
+    shapes: dict[str | None, tuple[int, ...]] = field(default_factory=dict)
 
     def values(self, answers: Any, key: str | None = None) -> list[Any] | NDArray[Any] | pa.Array:
         """Return answers (or one part of them) as a sequence of exactly `rows` values."""
+        if isinstance(answers, tuple) and answers and all(_is_array(item) for item in answers):
+            raise AnswerError(self._several_arrays(len(answers), key))
         values = _sequence(answers, alone=self.rows == 1)
         if values is None:
-            raise AnswerError(self._useless(answers, key))
+            raise self._not_answered(answers, key)
+        if self.rows == 1 and isinstance(values, np.ndarray) and values.shape == self.known_shapes.get(key):
+            values = values[np.newaxis]  # squeezed
         if len(values) != self.rows:
-            raise AnswerError(self._miscounted(answers, len(values), key))
+            raise self._miscounted(answers, len(values), key)
         if isinstance(values, np.ndarray):
+            self.shapes[key] = values.shape[1:]
             # A copy, since Arrow would share the memory, and a model may write its next answers into the same array.
             values = list(values) if values.dtype == object else values.copy()
         return self._plain(values) if isinstance(values, list) else values
@@ -101,6 +126,8 @@ class _Taking:
 
     def named_columns(self, parts: Mapping[str, Any], output: str | Mapping[str, str]) -> dict[str, pa.Array]:
         """Make columns of answers that came as a dict of arrays."""
+        if not parts:
+            raise AnswerError(self._without_parts())
         if isinstance(output, str):
             return {output: pa.StructArray.from_arrays([_column(part) for part in parts.values()], names=list(parts))}
         for key in output:
@@ -125,11 +152,12 @@ class _Taking:
         if any(ids):
             self.model_ids = ids
 
-    def _miscounted(self, answers: Any, count: int, key: str | None) -> str:
+    def _miscounted(self, answers: Any, count: int, key: str | None, *, times: str = "") -> AnswerError:
         part = "" if key is None else f" under key {key!r}"
         text = (
-            f"handler {self.handler_name} answered {_times(count)}{part} for {_rows(self.rows)}; answers are paired by "
-            "position: return exactly one a row, in the order of the batch (RowError in the place of a row that fails)"
+            f"handler {self.handler_name} answered {times or _times(count)}{part} for {_rows(self.rows)}; answers are "
+            "paired by position: return exactly one a row, in the order of the batch (RowError in the place of a row "
+            "that fails)"
         )
         shape = getattr(answers, "shape", None)
         if self.rows == 1 and shape:
@@ -138,16 +166,31 @@ class _Taking:
             )
         elif isinstance(answers, tuple):
             text += "; a tuple counts as one answer an item, for several arrays return a dict"
-        return text
+        error = AnswerError(text)
+        error.count = count
+        return error
 
-    def _useless(self, answers: Any, key: str | None) -> str:
+    def _not_answered(self, answers: Any, key: str | None) -> AnswerError:
         if answers is None and key is None:
-            return self._miscounted(answers, 0, None).replace("answered 0 times", "answered nothing (None)")
+            return self._miscounted(answers, 0, None, times="nothing (None)")
         part = "" if key is None else f" under key {key!r}"
         why = "which has no order" if isinstance(answers, (set, frozenset)) else "which is not one answer a row"
-        return (
+        return AnswerError(
             f"handler {self.handler_name} answered a {type(answers).__name__}{part} for {_rows(self.rows)}, {why}; "
             "return a list or an array with exactly one answer a row, or a dict of them"
+        )
+
+    def _several_arrays(self, count: int, key: str | None) -> str:
+        part = "" if key is None else f" under key {key!r}"
+        return (
+            f"handler {self.handler_name} answered a tuple of {count} arrays{part} for {_rows(self.rows)}, which may "
+            "be several outputs or one array a row; return a dict for several outputs, a list for one array a row"
+        )
+
+    def _without_parts(self) -> str:
+        return (
+            f"handler {self.handler_name} answered a dict or table without any key or column for {_rows(self.rows)}; "
+            "return an array with one answer a row under each key"
         )
 
     def _missing(self, key: str, answer: Mapping[str, Any]) -> str:
@@ -188,6 +231,11 @@ def _sequence(answers: Any, *, alone: bool) -> list[Any] | NDArray[Any] | pa.Arr
     if isinstance(answers, Iterable) and not isinstance(answers, (str, bytes, bytearray, PredictionResult)):
         return list(answers)
     return [answers] if alone else None
+
+
+def _is_array(value: Any) -> bool:
+    """Say whether a value is an array or tensor of at least one dimension."""
+    return (isinstance(value, np.ndarray) or _is_tensor_type(type(value))) and len(getattr(value, "shape", ())) > 0
 
 
 def _is_tensor_type(kind: type) -> bool:

@@ -62,7 +62,7 @@ class Predictor:
 
     A batch that fails, or is answered the wrong number of times, is halved until the rows to blame stand alone; no part
     that was answered is run again. `on_error` says what becomes of them: "fail" raises at the first one, "dead_letter"
-    takes them out, "null" lets them go on with nulls.
+    takes them out, "null" lets them go on with nulls. If wrong numbers of answers do not add up, rows are asked alone.
 
     >>> from headrace.model.handler import ModelHandler
     >>> from headrace.plan.nodes import InferenceSpec
@@ -88,6 +88,8 @@ class Predictor:
         self._load_secs = 0.0
         self._sizes: Counter[int] = Counter()
         self._latencies = Latencies()
+        self._answer_shapes: dict[str | None, tuple[int, ...]] = {}
+        """Of one row, in the last batch of several: what a model squeezes for a batch of one is known by it."""
 
     def open(self) -> None:
         """Load the model if it is not loaded yet; `predict` does so by itself, this is for doing it early.
@@ -142,7 +144,7 @@ class Predictor:
             self._rows += rows
             self._sizes[1 << (rows.bit_length() - 1)] += 1
         found = _Found()
-        self._search(batch, 0, rows, found, known_bad=False)
+        self._search(batch, 0, rows, found)
         return found.prediction(self._output_names, rows, self.model_id, nulls=self._on_error == "null")
 
     @property
@@ -187,46 +189,90 @@ class Predictor:
         output = self._spec.output
         return (output,) if isinstance(output, str) else tuple(output.values())
 
-    def _search(self, batch: pa.RecordBatch, first: int, count: int, found: _Found, *, known_bad: bool) -> None:
+    def _search(
+        self,
+        batch: pa.RecordBatch,
+        first: int,
+        count: int,
+        found: _Found,
+        *,
+        known_bad: bool = False,
+        whole: int | None = None,
+    ) -> int | None:
         """Answer rows `first…` of the batch, in halves where they fail together.
 
-        `known_bad` spares the call for several rows of which one is known to fail.
+        `known_bad` spares the call for several rows of which one is known to fail; `whole` is the number of answers
+        that this call would give, as far as earlier ones tell. Returns the number of answers, None where a call raised.
         """
         if count == 1 or not known_bad:
             try:
                 answers = self._call(batch.slice(first, count))
             except AnswerError as error:
                 failure: Exception = error
+                whole = error.count
             except (HeadraceError, MemoryError):
                 raise
             except Exception as error:
                 failure = error
+                whole = None
             else:
                 found.answered(first, count, answers)
                 self._settle({first + row: error for row, error in answers.failures.items()}, count)
-                return
+                return count
             if count == 1:
                 found.failed(first, failure)
                 self._settle({first: failure}, 1)
-                return
+                return whole
         half = count // 2
-        before = found.raised
-        self._search(batch, first, half, found, known_bad=False)
+        before, mark = found.raised, len(found.parts)
+        left = self._search(batch, first, half, found)
+        sound = found.raised == before
         # If the first half is sound, what made the whole fail is in the second.
-        self._search(batch, first + half, count - half, found, known_bad=found.raised == before)
+        rest = None if whole is None or left is None else whole - left
+        right = self._search(batch, first + half, count - half, found, known_bad=sound, whole=rest)
+        total = None if left is None or right is None else left + right
+        if whole is not None and total is not None and total != whole:
+            self._ask_alone(batch, mark, found)
+        return total
+
+    def _ask_alone(self, batch: pa.RecordBatch, mark: int, found: _Found) -> None:
+        """Ask again, row by row, where the answers to the parts do not add up to those to the whole.
+
+        Such a handler's number of answers says nothing about its rows, so that a part may have the right one by chance.
+        """
+        for first, count, answers in found.withdraw(mark):
+            if count == 1:
+                found.parts.append((first, count, answers))
+                continue
+            assert answers is not None
+            with self._counting:
+                self._failed -= len(answers.failures)
+                self._succeeded -= count - len(answers.failures)
+            for row in range(first, first + count):
+                found.errors.pop(row, None)
+                self._search(batch, row, 1, found)
 
     def _call(self, batch: pa.RecordBatch) -> Answers:
         spec = self._spec
         inputs = make_inputs(batch, self._inputs, input_format=spec.handler.input_format, step=self._stage)
         began = time.perf_counter()
         try:
-            answers = self._run(inputs, self._model)
-            return pair(answers, batch.num_rows, handler_name=self._handler_name, output=spec.output)
+            given = self._run(inputs, self._model)
+            answers = pair(
+                given,
+                batch.num_rows,
+                handler_name=self._handler_name,
+                output=spec.output,
+                known_shapes=self._answer_shapes,
+            )
         finally:
             seconds = time.perf_counter() - began
             with self._counting:
                 self._calls += 1
                 self._latencies.add(seconds)
+        if batch.num_rows > 1:
+            self._answer_shapes = answers.shapes
+        return answers
 
     def _settle(self, failures: Mapping[int, Exception], rows: int) -> None:
         """Count how `rows` rows ended, and stop where failures are not to be borne."""
@@ -268,6 +314,12 @@ class _Found:
         self.parts.append((row, 1, None))
         self.errors[row] = error
         self.raised += 1
+
+    def withdraw(self, mark: int) -> list[tuple[int, int, Answers | None]]:
+        """Take out the parts found since there were `mark` of them."""
+        parts = self.parts[mark:]
+        del self.parts[mark:]
+        return parts
 
     def prediction(self, names: Sequence[str], rows: int, model_id: str, *, nulls: bool) -> Prediction:
         columns = {name: self._column(name) for name in names}
