@@ -12,7 +12,9 @@ from headrace.engine.outlet import Outlet
 from headrace.engine.stage_run import StageRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from headrace.engine.channel import Gate
     from headrace.engine.clock import StageClock
@@ -27,11 +29,19 @@ class WriteStage(StageRun):
     """Hands blocks to the sink's committer, with those failures that are this sink's to record."""
 
     def __init__(
-        self, stage: Stage, state: RunState, inbox: Channel, *, committer: Committer, owned_steps: frozenset[str]
+        self,
+        stage: Stage,
+        state: RunState,
+        inbox: Channel,
+        *,
+        committer: Committer,
+        owned_steps: frozenset[str],
+        empty_schema: Callable[[], pa.Schema | None],
     ) -> None:
         super().__init__(stage, state, Outlet([]), inbox)
         self.committer = committer
         self._owned = owned_steps
+        self._empty_schema = empty_schema
         self.rows = 0
 
     def work(self, number: int, clock: StageClock) -> None:
@@ -42,7 +52,7 @@ class WriteStage(StageRun):
             for piece in self.committer.done.missing(block):
                 self.rows += piece.num_rows
                 self.committer.put(piece)
-        self.committer.finish()
+        self.committer.finish(schema=None if self.rows else self._empty_schema())
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sinks report for themselves."""

@@ -19,6 +19,7 @@ from headrace.engine.steps import StepChain
 from headrace.errors import StageError
 from headrace.plan.graph import Collect, Plan, UnitMap
 from headrace.plan.nodes import Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
+from headrace.plan.schemas import known_schema
 from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
@@ -157,7 +158,12 @@ class Wiring:
         if isinstance(head, Write):
             owned = self._owned_steps(head)
             return WriteStage(
-                stage, self._state, inbox, committer=self._committers[id(head)], owned_steps=owned
+                stage,
+                self._state,
+                inbox,
+                committer=self._committers[id(head)],
+                owned_steps=owned,
+                empty_schema=partial(known_schema, self._plan, head),
             )
         if isinstance(head, Collect):
             return CollectStage(stage, self._state, inbox, units=self._units.at(head), gate=self._gate)
