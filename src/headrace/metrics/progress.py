@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
+from headrace.metrics.bottleneck import share_of_run
 from headrace.metrics.quantities import amount, count, duration, percent
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def line_of(statistics: RunStatistics) -> str:
     parts += [percent(now.share)] if now.share is not None else []
     parts += [count(now.rows, "row"), f"{now.rows_per_sec:,.0f} rows/s"]
     parts += [f"{duration(now.eta_secs)} left"] if now.eta_secs is not None else []
-    parts += [_stage_cell(stage) for stage in statistics.stages]
+    parts += [_stage_cell(stage, statistics.elapsed_secs) for stage in statistics.stages]
     failed = _failed(statistics)
     parts += [f"{failed:,} failed"] if failed else []
     return "  ".join(parts)
@@ -138,7 +139,9 @@ def table_of(statistics: RunStatistics) -> Table:
         table.add_column(name, justify="left" if name == "stage" else "right")
     for stage in statistics.stages:
         rows = max((step.rows_out for step in stage.steps), default=0)
-        shares = [percent(share) for share in (stage.busy, stage.starved, stage.blocked, stage.queue_fill)]
+        times = (stage.busy, stage.starved, stage.blocked)
+        shares = [percent(share_of_run(stage, share, statistics.elapsed_secs)) for share in times]
+        shares.append(percent(stage.queue_fill))
         batch = f"{stage.model.mean_batch_rows:,.0f}" if stage.model else ""
         table.add_row(stage.name, f"{rows:,}", *shares, batch)
     left = f"{duration(now.eta_secs)} left" if now.eta_secs is not None else ""
@@ -155,9 +158,9 @@ def table_of(statistics: RunStatistics) -> Table:
     return outer
 
 
-def _stage_cell(stage: StageStatistics) -> str:
+def _stage_cell(stage: StageStatistics, elapsed_secs: float) -> str:
     batch = f", batches of {stage.model.mean_batch_rows:,.0f}" if stage.model and stage.model.batches else ""
-    return f"{stage.name} busy {percent(stage.busy)}{batch}"
+    return f"{stage.name} busy {percent(share_of_run(stage, stage.busy, elapsed_secs))}{batch}"
 
 
 def _share_read(statistics: RunStatistics) -> float | None:
