@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
-from headrace.engine.commit.flushing import FillRate, should_flush
+from headrace.engine.commit.flushing import SMALL_BYTES, Allowance, FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS, Home
 from headrace.engine.commit.identity import JobIdentity
@@ -91,6 +91,7 @@ class Committer:
         self._closed: deque[Part] = deque()
         self._closed_count = 0
         self._rate = FillRate()
+        self._allowance = Allowance()
         self._schema: pa.Schema | None = None
         """The widest schema so far."""
         self._commit_lock = threading.Lock()
@@ -157,8 +158,12 @@ class Committer:
                 assert block.num_rows + len(block.failures) == 0, block
                 return
             try:
-                self._arrange(Piece.of(block, now=self._clock()))
+                piece = Piece.of(block, now=self._clock())
+                self._arrange(piece)
                 self._holdings.make_room()
+                # At the end of the input all goes into a part in a moment.
+                if piece.cost <= SMALL_BYTES and not self._arrivals.complete and self._allowance.take(now=piece.arrived):
+                    self._holdings.save()
             except HeadraceError as error:
                 self._fail(error)
                 raise

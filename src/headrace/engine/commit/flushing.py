@@ -10,6 +10,8 @@ HORIZON_SECS = 0.5
 """A part that will be full within this time makes its rows durable soon enough by itself."""
 LIMIT_SECS = 1.0
 """Rows older than this are written whatever the rate promises."""
+SMALL_BYTES = 2**16
+"""Arrivals up to this size may be written at once, without patience."""
 
 
 def should_flush(age_secs: float, *, fill: float, fills_per_sec: float) -> bool:
@@ -25,6 +27,33 @@ def should_flush(age_secs: float, *, fill: float, fills_per_sec: float) -> bool:
     if age_secs >= LIMIT_SECS:
         return True
     return 1.0 - fill > fills_per_sec * HORIZON_SECS
+
+
+class Allowance:
+    """Flushes that need no patience: a burst, then so many a second, which costs nothing to speak of.
+
+    With them a kill costs a short job, or one whose batches take their time, no more than the batch in work.
+
+    >>> allowance = Allowance(burst=2, per_sec=1.0)
+    >>> [allowance.take(now=0.0) for _ in range(3)], allowance.take(now=1.0)
+    ([True, True, False], True)
+    """
+
+    def __init__(self, *, burst: int = 100, per_sec: float = 20.0) -> None:
+        self._burst = burst
+        self._per_sec = per_sec
+        self._left = float(burst)
+        self._last: float | None = None
+
+    def take(self, *, now: float) -> bool:
+        """Use up one flush, if there is one left at a time in seconds."""
+        if self._last is not None:
+            self._left = min(self._burst, self._left + (now - self._last) * self._per_sec)
+        self._last = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class FillRate:
