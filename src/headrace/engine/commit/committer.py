@@ -161,8 +161,7 @@ class Committer:
                 piece = Piece.of(block, now=self._clock())
                 self._arrange(piece)
                 self._holdings.make_room()
-                # At the end of the input all goes into a part in a moment.
-                if piece.cost <= SMALL_BYTES and not self._arrivals.complete and self._allowance.take(now=piece.arrived):
+                if self._may_save_at_once(piece):
                     self._holdings.save()
             except HeadraceError as error:
                 self._fail(error)
@@ -265,6 +264,10 @@ class Committer:
         self._holdings.take(piece)
         for next_piece in ready:
             self._append(next_piece)
+
+    def _may_save_at_once(self, piece: Piece) -> bool:
+        ending = self._arrivals.complete  # all goes into a part in a moment
+        return piece.cost <= SMALL_BYTES and not ending and self._allowance.take(now=piece.arrived)
 
     def _append(self, piece: Piece) -> None:
         rest: Piece | None = piece
