@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,8 +143,11 @@ def _from_values(values: list[Any]) -> pa.Array:
     if arrays:
         return _from_arrays(values, arrays)
     values = [v.item() if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
+    if _are_mixed(values):
+        return object_array(values)
     try:
-        return _one_array(pa.array(values))
+        column = _one_array(pa.array(values))
+        return object_array(values) if _has_mixed_parts(values, column.type) else column
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         pass
     present = [v for v in values if v is not None]
@@ -153,6 +157,35 @@ def _from_values(values: list[Any]) -> pa.Array:
         if all(0 <= v < 2**64 for v in present):
             return pa.array(values, type=pa.uint64())
     return object_array(values)
+
+
+_NEVER_TOGETHER = ({str, bytes}, {datetime.date, datetime.datetime}, {float, bool}, {int, bool})
+"""Kinds of values that Arrow puts into one column by changing some of them."""
+
+
+def _are_mixed(values: list[Any]) -> bool:
+    kinds = set(map(type, values))
+    return any(pair <= kinds for pair in _NEVER_TOGETHER)
+
+
+def _has_mixed_parts(values: list[Any], type_: pa.DataType) -> bool:
+    """Say the same of what is inside lists and dicts, where text, bytes or dates make it worth a look."""
+    if not type_.num_fields or not _may_be_mixed(type_):
+        return False
+    present = [v for v in values if v is not None]
+    if pa.types.is_struct(type_):
+        parts = [([v.get(field.name) for v in present], field.type) for field in type_]
+    elif pa.types.is_list(type_):
+        parts = [([x for v in present for x in v], type_.value_type)]
+    else:
+        return False
+    return any(_are_mixed(inner) or _has_mixed_parts(inner, inner_type) for inner, inner_type in parts)
+
+
+def _may_be_mixed(type_: pa.DataType) -> bool:
+    if type_.num_fields:
+        return any(_may_be_mixed(type_.field(i).type) for i in range(type_.num_fields))
+    return bool(pa.types.is_binary(type_) or pa.types.is_string(type_) or pa.types.is_date(type_))
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
