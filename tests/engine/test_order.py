@@ -1,5 +1,7 @@
 """Reordering: whatever the order of arrival, rows leave in the order of the input."""
 
+import itertools
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ def pieces_of(unit: Unit, cuts: list[int]) -> list[Block]:
     places = [START, *[(c,) for c in sorted(set(cuts))], END]
     return [
         Block(batch=pa.record_batch({"x": [unit.split]}), unit=unit, start=a, end=b)
-        for a, b in zip(places, places[1:], strict=False)
+        for a, b in itertools.pairwise(places)
     ]
 
 

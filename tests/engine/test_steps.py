@@ -1,6 +1,7 @@
 """Steps: rows in, rows out, covers without a gap, failures where they belong."""
 
 import decimal
+import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ def source(rows: int, end=None) -> Block:
 def assert_covers(block, pieces) -> None:
     assert pieces[0].start == block.start
     assert pieces[-1].end == block.end
-    for left, right in zip(pieces, pieces[1:], strict=False):
+    for left, right in itertools.pairwise(pieces):
         assert left.end == right.start
         assert left.start < left.end
 

@@ -11,7 +11,6 @@ from headrace.errors import PlanError
 from headrace.plan.graph import Collect, Plan
 from headrace.plan.nodes import Limit
 from headrace.plan.schemas import columns_after
-from headrace.plan.steps import BatchFormat
 from headrace.records.columns import to_rows
 from headrace.records.types import conform, unify_schemas
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.metrics.statistics import RunStatistics
+    from headrace.plan.steps import BatchFormat
 
 
 class Consumption(Transforms):

@@ -12,6 +12,7 @@ from headrace.errors import PlanError
 from headrace.plan.nodes import Write
 
 if TYPE_CHECKING:
+    from headrace.plan.steps import IfExists
     from headrace.sinks.sink import Sink
 
 
@@ -28,7 +29,7 @@ class Dataset(Consumption):
         self,
         path: str | os.PathLike[str],
         *,
-        if_exists: str = "resume",
+        if_exists: IfExists = "resume",
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,
@@ -53,7 +54,7 @@ class Dataset(Consumption):
         self,
         path: str | os.PathLike[str],
         *,
-        if_exists: str = "resume",
+        if_exists: IfExists = "resume",
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,
@@ -74,7 +75,7 @@ class Dataset(Consumption):
         self,
         path: str | os.PathLike[str],
         *,
-        if_exists: str = "resume",
+        if_exists: IfExists = "resume",
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,
@@ -95,7 +96,7 @@ class Dataset(Consumption):
         self,
         sink: Sink,
         *,
-        if_exists: str = "resume",
+        if_exists: IfExists = "resume",
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,

@@ -115,9 +115,7 @@ def _limits(
 
 
 def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any) -> Node:
-    step = Step(
-        name=name, kind="add_column", function=function, kwargs=(("column", column),), on_error=on_error
-    )
+    step = Step(name=name, kind="add_column", function=function, kwargs=(("column", column),), on_error=on_error)
     return MapBatches(upstream=node, step=step, isolation="auto")
 
 

@@ -79,9 +79,7 @@ def run(
         raise PlanError(f"runner {runner!r} is not known; the runner that exists is 'local'")
     if on_error not in ("fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
-    return local.run(
-        _plan(jobs), on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus, progress=progress
-    )
+    return local.run(_plan(jobs), on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus, progress=progress)
 
 
 def explain_jobs(*jobs: Job, format: str = "text", num_cpus: int | None = None) -> str:

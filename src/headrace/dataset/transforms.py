@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.plan.steps import BatchFormat, Isolation, OnError
 
 
-
 class Transforms:
     """The part of `Dataset` that makes new datasets."""
 
@@ -223,11 +222,17 @@ class Transforms:
             batch_size: exactly this many rows a batch (the last may be smaller); otherwise the size is found, within
                 `min_batch_size` and `max_batch_size`.
             max_batch_duration_secs: how long the first row of a batch may wait for others.
-            concurrency: batches in flight. With isolation "thread" they share one model, with "process" each worker
-                process loads its own.
+            min_batch_size: fewest rows a batch, where there are as many.
+            max_batch_size: most rows a batch.
+            concurrency: batches in flight.
+            isolation: with "thread" they share one model in this process; with "process" each worker process loads
+                its own.
             on_error: as in `run`, for this step.
-            num_gpus: accelerators that the step needs, for runners that place it; `accelerator` and `min_ram` likewise.
+            num_gpus: accelerators that the step needs, for runners that place it.
+            accelerator: kind of accelerator, likewise.
+            min_ram: memory that the step needs, likewise.
             version: stands for handler and model content when a job is resumed.
+            name: the step's name in plans, reports and messages.
 
         >>> import headrace as hr
         >>> from headrace.handlers.function import FunctionModelHandler
@@ -346,6 +351,11 @@ def _step(
 ) -> Step:
     if not callable(function):
         raise PlanError(f"{kind} takes a function or a class, not {type(function).__name__}")
+    if not isinstance(function, type) and callable(getattr(function, "setup", None)):
+        raise PlanError(
+            f"{kind} was given an object with setup(), which is called where a replica begins; pass the class, and "
+            f"what its constructor takes as args= and kwargs=: {kind}({type(function).__name__}, args=[...])"
+        )
     if on_error not in (None, "fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
     return Step(

@@ -17,7 +17,14 @@ HOPELESS_ROWS = 100
 
 
 def fail_row(
-    stage: str, block: Block, row: int, error: BaseException, values: Any, *, on_error: OnError, model_id: str | None = None
+    stage: str,
+    block: Block,
+    row: int,
+    error: BaseException,
+    values: Any,
+    *,
+    on_error: OnError,
+    model_id: str | None = None,
 ) -> RowFailure:
     """Return the dead letter of one row, or raise under on_error="fail".
 
@@ -35,7 +42,6 @@ def fail_row(
         row=values,
         file=origin.file if origin else None,
         position=origin.row_of(ordinal) if origin else None,
-        model_id=model_id,
     )
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.identity import JobIdentity
+from headrace.errors import ModelLoadError
+from headrace.model.files import local_copy
 from headrace.plan.fingerprint import Unfingerprintable, file_digest, fingerprint
-from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Union, upstreams
+from headrace.plan.graph import nodes_behind
+from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Union
 
 if TYPE_CHECKING:
+    from headrace.model.handler import ModelHandler
     from headrace.plan.graph import AnyNode, Plan
     from headrace.plan.nodes import Write
 
@@ -21,24 +25,13 @@ def identity_of(plan: Plan, output: Write) -> JobIdentity:
     """
     components: dict[str, str] = {}
     unknown: dict[str, str] = {}
-    for node in _behind(plan, output):
+    for node in nodes_behind(plan, output):
         label, content = _content(plan, node)
         try:
             components[label] = fingerprint(content)
         except Unfingerprintable as reason:
             unknown[label] = str(reason)
     return JobIdentity(components=components, unknown=unknown)
-
-
-def _behind(plan: Plan, output: Write) -> list[AnyNode]:
-    wanted: set[int] = set()
-    stack: list[Any] = [output.upstream]
-    while stack:
-        node = stack.pop()
-        if id(node) not in wanted:
-            wanted.add(id(node))
-            stack.extend(upstreams(node))
-    return [node for node in plan.nodes if id(node) in wanted]
 
 
 def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
@@ -56,7 +49,7 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
         spec = node.spec
         handler: Any = spec.version
         if handler is None:
-            handler = (spec.handler, [file_digest(path) for path in spec.handler.model_files()])
+            handler = _model(spec.handler)
         return f"model {name}", (handler, spec.inputs, spec.output, spec.model_id_column, dict(spec.inference_args))
     if isinstance(node, Limit):
         return f"step {name}", ("limit", node.rows)
@@ -69,3 +62,14 @@ def _settings(source: Any) -> Any:
     """A source's settings that change rows; its files are compared by content."""
     settings = getattr(source, "settings", None)
     return settings() if callable(settings) else source
+
+
+def _model(handler: ModelHandler[Any]) -> Any:
+    """A handler's settings and the content of its model's files, wherever those lie."""
+    files = list(handler.model_files())
+    try:
+        digests = [file_digest(local_copy(path)) for path in files]
+    except OSError as error:
+        raise ModelLoadError(f"{type(handler).__name__} cannot read its model: {error}; check the path") from error
+    settings = {key: value for key, value in getattr(handler, "__dict__", {}).items() if str(value) not in files}
+    return type(handler), settings if files else handler, digests

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.channel import Channel
+from headrace.engine.balance import verdict
 from headrace.engine.order import Reorder
 from headrace.engine.ordered_stage import in_order
 from headrace.engine.outlet import Outlet
 from headrace.engine.stage_run import StageRun
+from headrace.errors import BalanceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from headrace.engine.channel import Gate
+    from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
     from headrace.engine.commit.committer import Committer
     from headrace.engine.state import RunState
@@ -37,21 +38,35 @@ class WriteStage(StageRun):
         committer: Committer,
         owned_steps: frozenset[str],
         empty_schema: Callable[[], pa.Schema | None],
+        behind: Callable[[], Iterable[StageRun]],
     ) -> None:
         super().__init__(stage, state, Outlet([]), inbox)
         self.committer = committer
         self._owned = owned_steps
         self._empty_schema = empty_schema
+        self._behind = behind
+        self._causes: dict[str, str] = {}
         self.rows = 0
 
     def work(self, number: int, clock: StageClock) -> None:
-        """Commit block after block, then publish the rest."""
+        """Commit block after block; publish the rest if the counts add up.
+
+        An output for which every row failed is closed as such, and the next run begins it afresh.
+        """
         while (block := self.receive(clock)) is not None:
             if block.failures:
+                for failure in block.failures:
+                    self._causes.setdefault(failure.stage, f"{failure.error_type}: {failure.message}")
                 block = replace(block, failures=tuple(f for f in block.failures if f.stage in self._owned))
             for piece in self.committer.done.missing(block):
                 self.rows += piece.num_rows
                 self.committer.put(piece)
+        error = verdict(self._behind(), self._causes)
+        if isinstance(error, BalanceError):
+            raise error
+        if error is not None and not self.committer.statistics().rows_before and not self.rows:
+            self.committer.finish(hopeless=True)
+            raise error
         self.committer.finish(schema=None if self.rows else self._empty_schema())
 
     def step_counts(self) -> Mapping[str, StepCounts]:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class PredictTask:
     """Answers batches with one loaded model; shared by the threads of a stage, or alone in a worker process.
 
-    The blocks it gets are batches: row i has ordinal i, so that failures come back with the row's place in the batch. Under
-    on_error="fail" the first bad row comes back as a failure too, and the stage, which knows the file, raises.
+    The blocks it gets are batches: row i has ordinal i, so that failures come back with the row's place in the batch.
+    Under on_error="fail" the first bad row comes back as a failure too, and the stage, which knows the file, raises.
     """
 
     def __init__(self, spec: InferenceSpec, stage: str, on_error: OnError) -> None:

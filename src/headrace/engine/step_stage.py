@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.stage_run import StageRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.engine.channel import Channel
     from headrace.engine.clock import StageClock
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
 
 CPU_SECS_BEFORE_WORKERS = 2.0
-"""CPU time that a stage may use in threads before worker processes are started for it: a small job never pays for them."""
+"""CPU time that a stage may use in threads before it gets worker processes: a small job never pays for them."""
 
 GIL_SHARE = 0.6
 """Share of one core that a stage must have been using to count as held up by the interpreter lock."""
@@ -80,7 +80,7 @@ class _Metered:
         self._stage = stage
         self.open, self.counts, self.close = task.open, task.counts, task.close
 
-    def process(self, block: Block):  # type: ignore[no-untyped-def]
+    def process(self, block: Block) -> Iterator[Block]:
         started = time.thread_time()
         for piece in self._task.process(block):
             self._stage.used_cpu(time.thread_time() - started)

@@ -6,7 +6,7 @@ import inspect
 import operator
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -81,12 +81,11 @@ class _StepRunner:
         if not inspect.isclass(step.function):
             return step.function
         with self._named("could not be set up"):
-            instance = step.function(*step.args, **dict(step.kwargs))
+            instance: Any = step.function(*step.args, **dict(step.kwargs))
             setup = getattr(instance, "setup", None)
             if setup is not None:
                 setup()
-        made: Callable[..., Any] = instance
-        return made
+        return cast("Callable[..., Any]", instance)
 
     def close(self) -> None:
         if inspect.isclass(self.step.function):
@@ -259,7 +258,7 @@ class _FlatMap(_StepRunner):
                     if not isinstance(child, dict):
                         raise _not_a_row(self.step, child)
                     if len(out) >= self._limit and (batch := self._full(rows.batch_of(out, parents))) is not None:
-                        yield pieces.inside(batch, ordinals[parents], failures)
+                        yield pieces.inside(batch, ordinals[parents], failures, row=i)
                         out, parents, failures, kept = [], [], [], 0
                     out.append(child)
                     parents.append(i)
@@ -448,4 +447,6 @@ def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[p
 def _not_a_row(step: Step, result: Any) -> Exception:
     if isinstance(result, RowError):
         return result
-    return TypeError(f"{step.kind} functions return {'a dict' if step.kind == 'map' else 'dicts'}, not {type(result).__name__}")
+    return TypeError(
+        f"{step.kind} functions return {'a dict' if step.kind == 'map' else 'dicts'}, not {type(result).__name__}"
+    )

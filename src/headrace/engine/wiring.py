@@ -17,7 +17,7 @@ from headrace.engine.read_stage import ReadStage
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
 from headrace.errors import StageError
-from headrace.plan.graph import Collect, Plan, UnitMap
+from headrace.plan.graph import Collect, Plan, UnitMap, nodes_behind
 from headrace.plan.nodes import Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
 from headrace.plan.schemas import known_schema
 from headrace.plan.stages import fuse
@@ -70,6 +70,8 @@ class Wiring:
         state.on_stop(self._gate.cancel)
         self._fused = fuse(plan, cores=options.cores)
         self._inboxes: dict[int, Channel] = {}
+        self._runs: dict[int, StageRun] = {}
+        """By the node at a stage's head."""
 
     def build(self) -> Wired:
         """Make channels first, then stages."""
@@ -85,8 +87,10 @@ class Wiring:
                 channel = Channel(budget_bytes=budget, producers=producers.get(id(stage.head), 0))
                 self._state.on_stop(channel.cancel)
                 self._inboxes[id(stage.head)] = channel
-        runs = [self._run(stage, edges.get(id(stage), [])) for stage in self._fused if stage.kind != "union"]
-        return Wired(stages=tuple(runs), gate=self._gate)
+        for stage in self._fused:
+            if stage.kind != "union":
+                self._runs[id(stage.head)] = self._run(stage, edges.get(id(stage), []))
+        return Wired(stages=tuple(self._runs.values()), gate=self._gate)
 
     # -- edges -----------------------------------------------------------------------------------------------------
 
@@ -164,6 +168,7 @@ class Wiring:
                 committer=self._committers[id(head)],
                 owned_steps=owned,
                 empty_schema=partial(known_schema, self._plan, head),
+                behind=partial(self._stages_behind, head),
             )
         if isinstance(head, Collect):
             return CollectStage(stage, self._state, inbox, units=self._units.at(head), gate=self._gate)
@@ -190,7 +195,7 @@ class Wiring:
             on_error=on_error,
             gate=self._gate,
             shared_task=make(),
-            make_process=self._in_process(make) if stage.isolation == "process" else None,
+            make_process=self._in_process(make, share=stage.replicas) if stage.isolation == "process" else None,
             make_steps=self._steps(stage),
         )
 
@@ -210,20 +215,29 @@ class Wiring:
     def _steps(self, stage: Stage) -> Callable[[], Task]:
         return partial(StepChain, stage.steps, self._options.on_error)
 
-    def _in_process(self, make_task: Callable[[], Task]) -> Callable[[str], Task]:
+    def _in_process(self, make_task: Callable[[], Task], *, share: int | None = None) -> Callable[[str], Task]:
+        """Return how to make a replica in a worker process; `share` workers divide the cores among their threads."""
+
         def make(name: str) -> Task:
             from headrace.engine.processes.replica import ProcessReplica
+            from headrace.engine.processes.start import thread_environment
 
-            replica = ProcessReplica(make_task(), name=name)
+            env = thread_environment(self._options.cores // share if share else 1)
+            replica = ProcessReplica(make_task(), name=name, env=env)
             self._state.on_stop(replica.kill)
             return replica
 
         return make
 
+    def _stages_behind(self, output: Write) -> list[StageRun]:
+        """Return the stages that an output's rows have passed."""
+        behind = {id(node) for node in nodes_behind(self._plan, output)}
+        return [run for key, run in self._runs.items() if key in behind]
+
     # -- failures --------------------------------------------------------------------------------------------------
 
     def _owned_steps(self, output: Write) -> frozenset[str]:
-        """Name the steps whose failures this sink records: each step belongs to the first sink that sees all its rows."""
+        """Name the steps whose failures this sink records: a step belongs to the first sink that sees all its rows."""
         owned = set()
         for node in self._plan.nodes:
             owners = self._sinks_behind(node)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from headrace.plan.nodes import InferenceSpec
 
 
-def check_plan(plan: Plan, *, check_spec: Callable[[InferenceSpec, str], None], check_travel: Callable[[Any, str], None]) -> None:
+def check_plan(
+    plan: Plan, *, check_spec: Callable[[InferenceSpec, str], None], check_travel: Callable[[Any, str], None]
+) -> None:
     """Find what is wrong with a plan without reading data.
 
     `check_spec` looks at handlers and `check_travel` at what must reach a worker process; both come from the layers

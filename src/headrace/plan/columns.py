@@ -80,8 +80,6 @@ def _present(batch: pa.RecordBatch, names: Sequence[str], step: str) -> pa.Recor
     if not missing:
         return batch.select(list(names))
     if not batch.num_rows or not batch.schema.names:
-        columns = [
-            batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows) for name in names
-        ]
+        columns = [batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows) for name in names]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
     raise UnknownColumnError(missing[0], batch.schema.names, step=step)

@@ -121,4 +121,3 @@ def _columns_text(schema: dict[str, str | None] | None) -> str:
     if schema is None:
         return "known when it runs (declare them with output_schema=)"
     return ", ".join(f"{name} ({type_ or '?'})" for name, type_ in schema.items()) or "none"
-

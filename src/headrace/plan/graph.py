@@ -97,6 +97,18 @@ class UnitMap:
         return self.at(_upstreams(node)[0])
 
 
+def nodes_behind(plan: Plan, output: Output) -> list[AnyNode]:
+    """Return the nodes that an output's rows come through, in plan order."""
+    wanted: set[int] = set()
+    stack: list[AnyNode] = [output.upstream]
+    while stack:
+        node = stack.pop()
+        if id(node) not in wanted:
+            wanted.add(id(node))
+            stack.extend(_upstreams(node))
+    return [node for node in plan.nodes if id(node) in wanted]
+
+
 def _upstreams(node: AnyNode) -> tuple[Node, ...]:
     return (node.upstream,) if isinstance(node, Collect) else upstreams(node)
 

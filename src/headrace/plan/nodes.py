@@ -1,7 +1,7 @@
 """The core nodes of a plan: frozen, dumb, and few. Everything else is composed from them.
 
-A node points at its upstream nodes; a plan is the set of `Write` (or collecting) nodes at its ends. Two consumers of one
-node are a branch.
+A node points at its upstream nodes; a plan is the set of `Write` (or collecting) nodes at its ends. Two consumers of
+one node are a branch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.model.handler import ModelHandler
-    from headrace.plan.steps import Isolation, OnError, Step
+    from headrace.plan.steps import IfExists, Isolation, OnError, Step
     from headrace.sinks.sink import Sink
     from headrace.sources.source import Source
 
@@ -126,7 +126,7 @@ class Write:
     name: str
     upstream: Node
     sink: Sink
-    if_exists: str = "resume"
+    if_exists: IfExists = "resume"
     target_part_bytes: int | None = None
     rows_per_part: int | None = None
 

@@ -150,7 +150,9 @@ def _with_inputs(node: AnyNode, inputs: Sequence[Node]) -> AnyNode:
     if isinstance(node, Read):
         return node
     if isinstance(node, Union):
-        return node if all(a is b for a, b in zip(node.upstreams, inputs, strict=True)) else replace(
-            node, upstreams=tuple(inputs)
+        return (
+            node
+            if all(a is b for a, b in zip(node.upstreams, inputs, strict=True))
+            else replace(node, upstreams=tuple(inputs))
         )
     return node if node.upstream is inputs[0] else replace(node, upstream=inputs[0])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from headrace.errors import PlanError, UnknownColumnError
-from headrace.plan.nodes import MapBatches, Read, RunInference, Union, upstreams
 from headrace.plan.graph import Collect
+from headrace.plan.nodes import MapBatches, Read, RunInference, Union, upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def _step(plan: Plan, node: MapBatches, before: Columns | None) -> Columns | Non
     step, name = node.step, plan.name_of(node)
     if step.output_schema is not None:
         return {field.name: field.type for field in step.output_schema}
-    if step.kind == "filter" or before is None and step.kind != "columns":
+    if step.kind == "filter" or (before is None and step.kind != "columns"):
         return before
     if step.kind == "add_column":
         return {**(before or {}), dict(step.kwargs)["column"]: None}

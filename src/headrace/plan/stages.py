@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from headrace.plan.nodes import Limit, MapBatches, Read, Reshuffle, RunInference, Shuffle, Union
-from headrace.plan.graph import AnyNode, Plan
 
 if TYPE_CHECKING:
+    from headrace.plan.graph import AnyNode, Plan
     from headrace.plan.steps import Isolation, Step
 
 StageKind: TypeAlias = Literal["read", "steps", "model", "ordered", "union", "output"]
@@ -77,7 +77,7 @@ def _fuses(chain: list[AnyNode], node: AnyNode) -> bool:
     if not isinstance(node, MapBatches):
         return False
     cheap = node.step.kind == "columns"
-    if isinstance(last, (Read, RunInference)) or (isinstance(head, (Read, RunInference)) and last is not head):
+    if isinstance(head, (Read, RunInference)):
         in_source = isinstance(head, Read) and node.isolation != "process" and node.concurrency is None
         return cheap or (in_source and not holds_gil(node.step))
     if isinstance(last, MapBatches) and isinstance(head, MapBatches):
@@ -108,9 +108,7 @@ def _stage(plan: Plan, chain: tuple[AnyNode, ...], cores: int) -> Stage:
     return Stage(name=name, kind="output", nodes=chain)
 
 
-def _step_stage(
-    name: str, chain: tuple[AnyNode, ...], steps: tuple[Step, ...], head: MapBatches, cores: int
-) -> Stage:
+def _step_stage(name: str, chain: tuple[AnyNode, ...], steps: tuple[Step, ...], head: MapBatches, cores: int) -> Stage:
     slow = any(holds_gil(step) for step in steps)
     replicas = head.concurrency or (1 if slow and head.isolation != "process" else cores)
     if head.isolation == "auto":

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
+IfExists: TypeAlias = Literal["resume", "overwrite", "fail"]
 BatchFormat: TypeAlias = Literal["rows", "numpy", "pandas", "pyarrow"]
 Isolation: TypeAlias = Literal["auto", "thread", "process"]
 StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns", "add_column"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.records.position import Position, between
+from headrace.records.cutter import Cutter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headrace.records.failure import RowFailure
+    from headrace.records.position import Position
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,18 +128,8 @@ class Block:
         """
         if not rows:
             return [self]
-        bounds: list[Position] = [self.start]
-        anchor, inside = self.start, 0
-        for row in rows:
-            here: Position = (self.ordinal_of(row),)
-            if here > bounds[-1]:
-                anchor, inside = here, 0
-            if here > bounds[-1] and self.ordinal_of(row - 1) != here[0]:
-                bounds.append(here)
-            else:  # between two children of one row
-                inside += 1
-                bounds.append(between(anchor, self.end, inside))
-        bounds.append(self.end)
+        cutter = Cutter(self)
+        bounds = [self.start, *(cutter.before_row(row) for row in rows), self.end]
         edges = [0, *rows, self.num_rows]
         return [
             self._piece(edges[i], edges[i + 1], bounds[i], bounds[i + 1], first=i == 0, last=i == len(rows))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.records.alike import alike
 from headrace.records.plain import array_of_numbers, numbers_of
 from headrace.records.tensors import (
     ObjectType,
@@ -139,9 +140,8 @@ def _from_numpy(values: NDArray[Any]) -> pa.Array:
 
 
 def _from_values(values: list[Any]) -> pa.Array:
-    arrays = [v for v in values if isinstance(v, np.ndarray) and v.ndim > 0]
-    if arrays:
-        return _from_arrays(values, arrays)
+    if any(isinstance(v, np.ndarray) and v.ndim > 0 for v in values):
+        return _from_arrays(values)
     values = [v.item() if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
     if _are_mixed(values):
         return object_array(values)
@@ -196,16 +196,20 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values
 
 
-def _from_arrays(values: list[Any], arrays: list[NDArray[Any]]) -> pa.Array:
+def _from_arrays(values: list[Any]) -> pa.Array:
+    values = alike(values)
+    arrays = [v for v in values if isinstance(v, np.ndarray)]
+    if not arrays:
+        return _from_values(values)
     if not all(v is None or isinstance(v, np.ndarray) for v in values):
         return object_array(values)
-    alike = {a.ndim for a in arrays}
+    ndims = {a.ndim for a in arrays}
     dtypes = {a.dtype for a in arrays}
-    if len(alike) > 1 or (alike != {1} and len(dtypes) > 1 and any(d.kind != "f" for d in dtypes)):
+    if len(ndims) > 1 or (ndims != {1} and len(dtypes) > 1 and any(d.kind != "f" for d in dtypes)):
         return object_array(values)  # as they are: a picture of 8 bits must not become one of 16 beside others
     if any(a.dtype.kind not in "biuf" for a in arrays):
         return _from_values([None if v is None else v.tolist() for v in values])
-    if alike == {1}:
+    if ndims == {1}:
         type_ = pa.list_(pa.from_numpy_dtype(np.result_type(*arrays)))
         return pa.array(values, type=type_)
     return tensor_array(values)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Cutter:
     """Hands out the places where a block's cover may be cut, in ascending order.
 
-    Places inside one row's children are numbered rather than nested, so that they stay short however often a long row is
-    cut.
+    Places inside one row's children begin with that row's ordinal, and are numbered rather than nested, so that they
+    stay short however often a long row is cut.
     """
 
     def __init__(self, block: Block) -> None:
@@ -33,15 +33,17 @@ class Cutter:
 
     def before_row(self, row: int) -> Position:
         """Return the place before a row (0 < row < num_rows), later than all places returned so far."""
-        block = self._block
-        here: Position = (block.ordinal_of(row),)
-        if block.ordinal_of(row - 1) != here[0] and here > self._last:
+        here: Position = (self._block.ordinal_of(row),)
+        if here > self._last and self._block.ordinal_of(row - 1) != here[0]:
             self._anchor, self._inside, self._last = here, 0, here
             return here
-        return self.within()
+        return self.within(row)
 
-    def within(self) -> Position:
-        """Return a place inside the children of the row last passed."""
+    def within(self, row: int) -> Position:
+        """Return a place inside the children of a row."""
+        here: Position = (self._block.ordinal_of(row),)
+        if here > self._last:
+            self._anchor, self._inside = here, 0
         self._inside += 1
         self._last = between(self._anchor, self._block.end, self._inside)
         return self._last
@@ -74,9 +76,11 @@ class Pieces:
         end = block.end if before is None or before >= block.num_rows else self._cutter.before_row(before)
         return self._emit(batch, ordinals, failures, end, errors)
 
-    def inside(self, batch: pa.RecordBatch, ordinals: NDArray[np.int64], failures: Sequence[RowFailure]) -> Block:
-        """Make the next piece, which ends in the middle of one row's children."""
-        return self._emit(batch, ordinals, failures, self._cutter.within(), 0)
+    def inside(
+        self, batch: pa.RecordBatch, ordinals: NDArray[np.int64], failures: Sequence[RowFailure], *, row: int
+    ) -> Block:
+        """Make the next piece, which ends in the middle of the children of input row `row`."""
+        return self._emit(batch, ordinals, failures, self._cutter.within(row), 0)
 
     def _emit(
         self,

@@ -45,4 +45,4 @@ START: Position = (0,)
 """Before a unit's first row."""
 
 END: Position = (2**62,)
-"""After a unit's last row. The last block of a unit ends here, so that a unit is complete when its cover reaches END."""
+"""After a unit's last row. The last block of a unit ends here: a unit is complete when its cover reaches END."""

@@ -113,12 +113,20 @@ def tensors_of(array: pa.ExtensionArray) -> list[NDArray[Any] | None]:
 
 def nested_lists(array: pa.ExtensionArray) -> pa.Array:
     """Return a tensor column as nested lists, the form in which it is written to files."""
-    ndim = array.type.ndim
-    rows = tensors_of(array)
-    type_: pa.DataType = array.type.value_type
-    for _ in range(ndim):
-        type_ = pa.list_(type_)
-    return pa.array([None if r is None else r.tolist() for r in rows], type=type_)
+    rows = [None if row is None else row.tolist() for row in tensors_of(array)]
+    return pa.array(rows, type=nested_list_type(array.type))
+
+
+def nested_list_type(type_: TensorType) -> pa.DataType:
+    """Return the type of a tensor column as nested lists.
+
+    >>> nested_list_type(TensorType(pa.int8(), 2))
+    ListType(list<item: list<item: int8>>)
+    """
+    nested = type_.value_type
+    for _ in range(type_.ndim):
+        nested = pa.list_(nested)
+    return nested
 
 
 def object_array(values: Sequence[Any]) -> pa.ExtensionArray:

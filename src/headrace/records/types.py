@@ -1,8 +1,9 @@
 """How types go together: the lattice that files, batches and parts are unified in.
 
 null goes with any type, int widens to float, lists and structs unify by their parts, and what is pickled goes with all
-(arrays of different dtypes or numbers of dimensions become pickled objects, so that none of them is changed). Anything
-else is a quarrel, and the caller decides whose error that is.
+(arrays of different dtypes or numbers of dimensions become pickled objects, so that none of them is changed). Arrays
+beside lists that are nested as deep, or empty, become nested lists. Anything else is a quarrel, and the caller decides
+whose error that is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.records.tensors import ObjectType, TensorType, object_array, tensor_array, tensors_of
+from headrace.records.tensors import (
+    ObjectType,
+    TensorType,
+    nested_list_type,
+    nested_lists,
+    object_array,
+    tensor_array,
+    tensors_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,6 +111,8 @@ def cast(array: pa.Array, to: pa.DataType) -> pa.Array:
         return pa.nulls(len(array), to)
     if isinstance(to, ObjectType):
         return object_array(_python_values(array))
+    if isinstance(array.type, TensorType) and not isinstance(to, TensorType):
+        return cast(nested_lists(array), to)
     if isinstance(to, TensorType):
         dtype = to.value_type.to_pandas_dtype()
         return tensor_array([None if t is None else t.astype(dtype) for t in tensors_of(array)], like=to)
@@ -171,12 +182,23 @@ def _unify_arrays(left: pa.DataType, right: pa.DataType, column: str) -> pa.Data
         if left.ndim == right.ndim and floats:
             return TensorType(_unify_numbers(left.value_type, right.value_type, column), left.ndim)
         return ObjectType()
-    other = right if isinstance(left, TensorType) else left
     if isinstance(left, ObjectType) or isinstance(right, ObjectType):
         return ObjectType()
-    if is_list(other) and is_number(other.value_type):
+    tensor, other = (left, right) if isinstance(left, TensorType) else (right, left)
+    depth, item = _nesting(other)
+    if (depth == tensor.ndim and is_number(item)) or (0 < depth <= tensor.ndim and pa.types.is_null(item)):
+        return unify_types(nested_list_type(tensor), other, column)
+    if depth and is_number(item):
         return ObjectType()  # arrays of one dimension beside arrays of more
     raise TypeQuarrelError(column, left, right)
+
+
+def _nesting(type_: pa.DataType) -> tuple[int, pa.DataType]:
+    """Return how deep lists are nested, and what is in the innermost."""
+    depth = 0
+    while is_list(type_):
+        depth, type_ = depth + 1, type_.value_type
+    return depth, type_
 
 
 def _python_values(array: pa.Array) -> list[Any]:

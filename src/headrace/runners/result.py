@@ -29,9 +29,9 @@ class RunResult:
     @property
     def rows_written(self) -> int:
         """Rows written by this run, over all sinks."""
-        return sum(sink.rows for sink in self.statistics.sinks)
+        return sum(sink.rows - sink.rows_before for sink in self.statistics.sinks)
 
     @property
     def failed(self) -> int:
         """Rows set aside by this run."""
-        return sum(sink.dead_letters for sink in self.statistics.sinks)
+        return sum(sink.dead_letters - sink.dead_letters_before for sink in self.statistics.sinks)

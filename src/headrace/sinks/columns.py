@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.errors import SinkError
-from headrace.records.tensors import ObjectType, TensorType, nested_lists
+from headrace.records.alike import without_arrays
+from headrace.records.columns import to_column
+from headrace.records.tensors import ObjectType, TensorType, nested_list_type, objects_of
+from headrace.records.types import TypeQuarrelError, cast, unify_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
-    """Raise for the first column that holds Python objects, which no file can hold.
+    """Raise for the first column that holds Python objects, for files of columns that have one type.
 
     Raises:
         SinkError: names the column and the remedy.
     """
     for field in schema:
-        if any(isinstance(t, ObjectType) for t in _types_within(field.type)):
+        if _has_objects(field.type):
             raise SinkError(
-                f"{sink}: column {field.name!r} holds Python objects, which no file can hold; turn them into numbers,"
-                f" text, bytes, lists or dicts in a map step, or leave the column out with drop([{field.name!r}])"
+                f"{sink}: column {field.name!r} holds Python objects, or arrays of different dtypes or numbers of "
+                "dimensions, which this kind of file cannot hold; turn them into numbers, text, bytes, lists or dicts in "
+                "a map step (pictures become alike with mode= and size= of read_images), or leave the column out with "
+                f"drop({field.name!r})"
+            )
+
+
+def refuse_other_objects(batch: pa.RecordBatch, *, sink: str) -> None:
+    """Raise for the first column that holds Python objects other than arrays, for files of text.
+
+    Raises:
+        SinkError: names the column, the kind of object and the remedy.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if isinstance(column.type, ObjectType):
+            kinds = {type(value) for value in objects_of(column)} - {type(None), np.ndarray}
+        else:
+            kinds = {object} if _has_objects(column.type) else set()
+        if kinds:
+            raise SinkError(
+                f"{sink}: column {name!r} holds Python objects ({', '.join(sorted(k.__name__ for k in kinds))}), which "
+                "no file can hold; turn them into numbers, text, bytes, lists or dicts of one kind in a map step, or "
+                f"leave the column out with drop({name!r})"
             )
 
 
@@ -34,8 +60,36 @@ def refuse_duplicates(schema: pa.Schema, *, sink: str) -> None:
             raise SinkError(f"{sink}: column {name!r} appears twice; rename one of the two")
 
 
+def without_objects(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with objects that are arrays, or hold some, as lists where these have one type.
+
+    At no cost when there are no objects.
+    """
+    if not any(isinstance(field.type, ObjectType) for field in batch.schema):
+        return batch
+    columns = [_as_lists(c) if isinstance(c.type, ObjectType) else c for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def widened(known: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """Return the schema that holds the rows of both in files: arrays that differ are lists where that makes them alike.
+
+    >>> a, b = (pa.schema({"m": TensorType(t, 2)}) for t in (pa.int8(), pa.float32()))
+    >>> widened(a, b).field("m").type
+    ListType(list<item: list<item: double>>)
+
+    Raises:
+        TypeQuarrelError: there is none.
+    """
+    wide = unify_schemas([known, new])
+    if any(_has_objects(field.type) for field in wide):
+        with suppress(TypeQuarrelError):
+            return unify_schemas([storable_schema(known), storable_schema(new)])
+    return wide
+
+
 def storable_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with tensors as nested lists.
+    """Return the schema with tensors as nested lists, also inside structs and lists.
 
     >>> storable_schema(pa.schema({"m": TensorType(pa.int8(), 2)})).field("m").type
     ListType(list<item: list<item: int8>>)
@@ -46,38 +100,47 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
 def storable_type(type_: pa.DataType) -> pa.DataType:
     """Return the type in which a column is written: tensors are nested lists, everything else stays."""
     if isinstance(type_, TensorType):
-        return _nested(type_.value_type, type_.ndim)
+        return nested_list_type(type_)
     if isinstance(type_, pa.FixedShapeTensorType):
-        return _nested(type_.value_type, len(type_.shape))
+        return nested_list_type(TensorType(type_.value_type, len(type_.shape)))
     if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, pa.ExtensionType):
-        return type_.storage_type if not isinstance(type_, ObjectType) else type_
+        return type_.storage_type
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(storable_type(field.type)) for field in type_])
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        kind = pa.large_list if pa.types.is_large_list(type_) else pa.list_
+        return kind(type_.value_field.with_type(storable_type(type_.value_type)))
     return type_
 
 
 def storable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with tensors as nested lists, at no cost when there are none."""
-    if not any(isinstance(field.type, pa.BaseExtensionType) for field in batch.schema):
+    schema = storable_schema(batch.schema)
+    if schema.equals(batch.schema):
         return batch
-    return pa.RecordBatch.from_arrays(
-        [_storable_array(column) for column in batch.columns], schema=storable_schema(batch.schema)
-    )
+    return pa.RecordBatch.from_arrays([_storable_array(column) for column in batch.columns], schema=schema)
 
 
 def _storable_array(array: pa.Array) -> pa.Array:
-    if isinstance(array.type, TensorType):
-        return nested_lists(array)
+    to = storable_type(array.type)
+    if to.equals(array.type):
+        return array
     if isinstance(array.type, pa.FixedShapeTensorType):
         valid = array.is_valid().to_pylist()
         stack = array.to_numpy_ndarray()
-        rows = [row.tolist() if there else None for row, there in zip(stack, valid, strict=True)]
-        return pa.array(rows, type=storable_type(array.type))
-    return array if storable_type(array.type).equals(array.type) else array.storage
+        return pa.array([row.tolist() if there else None for row, there in zip(stack, valid, strict=True)], type=to)
+    if isinstance(array.type, pa.BaseExtensionType) and not isinstance(array.type, pa.ExtensionType):
+        return array.storage
+    return cast(array, to)
 
 
-def _nested(type_: pa.DataType, ndim: int) -> pa.DataType:
-    for _ in range(ndim):
-        type_ = pa.list_(type_)
-    return type_
+def _as_lists(column: pa.Array) -> pa.Array:
+    found = to_column([without_arrays(value) for value in objects_of(column)])
+    return column if isinstance(found.type, ObjectType) else found
+
+
+def _has_objects(type_: pa.DataType) -> bool:
+    return any(isinstance(inner, ObjectType) for inner in _types_within(type_))
 
 
 def _types_within(type_: pa.DataType) -> Iterator[pa.DataType]:

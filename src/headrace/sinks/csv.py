@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import SinkError
+from headrace.records.tensors import ObjectType
 from headrace.records.types import is_bytes, is_text
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable
+from headrace.sinks.columns import refuse_duplicates, refuse_other_objects, storable
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.json_text import base64_texts, json_texts, seconds
 
@@ -47,8 +48,7 @@ class CsvSink:
         return self.path
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SinkError for columns of Python objects, for names that appear twice, and for rows without columns."""
-        refuse_objects(schema, sink=self.name)
+        """Raise SinkError for names that appear twice; objects that are no arrays are refused when they come."""
         refuse_duplicates(schema, sink=self.name)
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> CsvPart:
@@ -90,6 +90,7 @@ class CsvPart:
             return
         if batch.num_columns == 0:
             raise SinkError(f"cannot write {self._where}: the rows have no columns, which CSV cannot hold")
+        refuse_other_objects(batch, sink=f"write_csv({self._output})")
         import pyarrow.csv as pacsv
 
         options = pacsv.WriteOptions(include_header=False)
@@ -166,6 +167,6 @@ def _cells(array: pa.Array) -> pa.Array:
         return array.cast(pa.timestamp(type_.unit, "UTC"))
     if pa.types.is_duration(type_):
         return seconds(array)
-    if pa.types.is_nested(type_):
+    if pa.types.is_nested(type_) or isinstance(type_, ObjectType):
         return json_texts(array)
     return array

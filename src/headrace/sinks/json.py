@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable
+from headrace.sinks.columns import refuse_duplicates, refuse_other_objects, storable
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.json_text import joined, json_texts
 
@@ -42,8 +42,7 @@ class JsonSink:
         return self.path
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SinkError for columns of Python objects and for names that appear twice."""
-        refuse_objects(schema, sink=self.name)
+        """Raise SinkError for names that appear twice; objects that are no arrays are refused when they come."""
         refuse_duplicates(schema, sink=self.name)
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> JsonPart:
@@ -73,6 +72,7 @@ class JsonPart:
 
     def write(self, batch: pa.RecordBatch) -> None:
         assert self._file is not None, "part is closed"
+        refuse_other_objects(batch, sink=f"write_json({self._output})")
         try:
             for start in range(0, batch.num_rows, SLICE_ROWS):
                 self._file.write(lines(batch.slice(start, SLICE_ROWS)))

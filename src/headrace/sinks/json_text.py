@@ -2,7 +2,8 @@
 
 The rules: integers and decimals keep every digit; floats are the shortest text that reads back the same, and NaN and
 infinities, which JSON lacks, are null; dates and times are ISO 8601; durations are seconds; bytes are
-`{"base64": "…"}`; lists, structs and maps are arrays and objects; null is null.
+`{"base64": "…"}`; lists, structs and maps are arrays and objects, and so are numpy arrays, whatever their dimensions;
+null is null.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.records.alike import without_arrays
+from headrace.records.tensors import ObjectType, objects_of
 from headrace.records.types import is_bytes, is_text
 
 NEEDS_ESCAPING = r'["\\\x00-\x1f\x7f]'
@@ -103,6 +106,8 @@ def _by_value(array: pa.Array) -> pa.Array:
 
 
 def _nested_values(array: pa.Array) -> list[Any]:
+    if isinstance(array.type, ObjectType):
+        return [without_arrays(value) for value in objects_of(array)]
     try:
         return list(array.to_pylist(maps_as_pydicts="lossy"))
     except ValueError:  # nanoseconds that Python's datetime cannot hold

@@ -171,8 +171,10 @@ class Committer:
             self._changed.wait_for(lambda: self._error or self._unprepared() <= MAX_PARTS_BEING_ENCODED)
             self._check()
 
-    def finish(self, *, schema: pa.Schema | None = None) -> None:
+    def finish(self, *, schema: pa.Schema | None = None, hopeless: bool = False) -> None:
         """Publish the rest and mark the job done; `schema` is for an output without any row.
+
+        `hopeless` says that every row failed: the dead letters stay to be looked at, and the next run begins afresh.
 
         Raises:
             BalanceError: not every unit has been delivered to its end.
@@ -195,12 +197,12 @@ class Committer:
             self._changed.wait_for(lambda: self._error or not self._closed)
             self._check()
         self._stop_threads()
-        if self._publisher.totals.parts == 0:
+        if self._publisher.totals.parts == 0 and not hopeless:
             self._write_empty_part(schema or self._schema or self._empty_schema or pa.schema([]))
         if self._schema is not None:
             self._publisher.widen(self._schema)
         crash_point("finish.before")
-        self._journal.finish()
+        self._journal.finish(hopeless=hopeless)
         crash_point("finish.marked")
         self._segments.remove_all()
         self._home.clear_work()

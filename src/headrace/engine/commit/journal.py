@@ -143,6 +143,11 @@ class Journal:
         return self._meta("state") == "finished"
 
     @property
+    def hopeless(self) -> bool:
+        """Whether every row failed, so that there is nothing to go on from."""
+        return self._meta("state") == "hopeless"
+
+    @property
     def frontier(self) -> Place | None:
         """The place up to which all is committed; None before the first commit."""
         text = self._meta("frontier")
@@ -239,10 +244,10 @@ class Journal:
                 (schema.serialize().to_pybytes(), nbytes, number),
             )
 
-    def finish(self) -> None:
-        """Note that the job is done."""
+    def finish(self, *, hopeless: bool = False) -> None:
+        """Note that the job is done, or that every row failed."""
         with self._transaction(durable=True):
-            self._set("state", "finished")
+            self._set("state", "hopeless" if hopeless else "finished")
 
     def record_splits(self, splits: Iterable[SplitRecord]) -> None:
         """Keep what is known of splits; a fingerprint once known is not lost to a record without one."""

@@ -81,7 +81,9 @@ def _journal(
         journal = Journal(home.journal)
         try:
             then = journal.identity
-            if then is not None and _something_finished(home, journal):
+            if journal.hopeless:
+                if_exists = "overwrite"
+            elif then is not None and _something_finished(home, journal):
                 check_same_job(str(home.output), then=then, now=identity, rows=_rows_finished(home, journal))
                 frontier = journal.frontier
                 if frontier is not None and frontier[0] not in units:
