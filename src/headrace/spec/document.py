@@ -165,6 +165,10 @@ def _place(mark: yaml.Mark) -> str:
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str) -> str:
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text[: error.position].split("\n")
+        place = f"line {len(before)}, column {len(before[-1]) + 1}"
+        return f"{place}: this is no YAML: the character U+{ord(text[error.position]):04X} is not allowed in it"
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is None:
         return f"this is no YAML: {error}"

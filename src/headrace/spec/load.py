@@ -37,6 +37,8 @@ def _read(file: str) -> str:
         return Path(file).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise SpecError(file, ["there is no such file"]) from error
+    except IsADirectoryError as error:
+        raise SpecError(file, ["this is a folder; name the pipeline's file in it"]) from error
     except UnicodeDecodeError as error:
         raise SpecError(file, [f"byte {error.start} is no UTF-8; save the file as UTF-8 text"]) from error
     except OSError as error:
