@@ -67,12 +67,25 @@ def test_discarded_part_leaves_nothing(tmp_path: Path, sink: type) -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_python_objects_are_refused_with_the_remedy(sink: type) -> None:
-    schema = pa.schema({"id": pa.int64(), "thing": object_array([{1, 2}]).type})
-    with pytest.raises(SinkError, match=r"column 'thing' holds Python objects.*drop\(\['thing'\]\)"):
-        sink("out").check(schema)
-    with pytest.raises(SinkError, match="'thing' holds Python objects"):
-        sink("out").check(pa.schema({"thing": pa.list_(schema.field("thing").type)}))
+def test_python_objects_are_refused_with_the_remedy(sink: type, tmp_path: Path) -> None:
+    for things in (object_array([{1, 2}]), pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), object_array([{1}]))):
+        batch = pa.record_batch({"id": [1], "thing": things})
+        with pytest.raises(SinkError, match=r"column 'thing' holds Python objects.*drop\('thing'\)"):
+            sink("out").check(batch.schema)
+            sink("out").open_part(0, batch.schema, str(tmp_path)).write(batch)
+
+
+def test_arrays_of_different_kinds_are_for_files_of_text(tmp_path: Path) -> None:
+    pictures = object_array([np.zeros((1, 2), "uint8"), None, np.ones((1, 1, 2), "uint16")])
+    batch = pa.record_batch({"image": pictures})
+    for sink, expected in (
+        (JsonSink, '{"image": [[0, 0]]}\n{"image": null}\n{"image": [[[1, 1]]]}\n'),
+        (CsvSink, '"image"\n"[[0, 0]]"\n""\n"[[[1, 1]]]"\n'),
+    ):
+        sink("out").check(batch.schema)
+        assert write(sink(str(tmp_path / sink.__name__)), batch).read_text() == expected
+    with pytest.raises(SinkError, match="arrays of different dtypes.*mode= and size= of read_images"):
+        ParquetSink("out").check(batch.schema)
 
 
 @pytest.mark.parametrize("sink", SINKS)

@@ -11,6 +11,7 @@ from headrace.engine.ordered_stage import in_order
 from headrace.engine.outlet import Outlet
 from headrace.engine.stage_run import StageRun
 from headrace.errors import BalanceError
+from headrace.sinks.columns import without_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ class WriteStage(StageRun):
                 for failure in block.failures:
                     self._causes.setdefault(failure.stage, f"{failure.error_type}: {failure.message}")
                 block = replace(block, failures=tuple(f for f in block.failures if f.stage in self._owned))
+            block = block.with_batch(without_objects(block.batch))
             for piece in self.committer.done.missing(block):
                 self.rows += piece.num_rows
                 self.committer.put(piece)

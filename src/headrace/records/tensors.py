@@ -2,7 +2,8 @@
 
 A column's type depends on dtype and number of dimensions alone, never on whether the rows of one batch happen to have
 equal shapes. Hence one dimension is a list, and two or more are always the canonical variable-shape tensor
-(https://arrow.apache.org/docs/format/CanonicalExtensions.html#variable-shape-tensor).
+(https://arrow.apache.org/docs/format/CanonicalExtensions.html#variable-shape-tensor). Empty arrays of one dimension,
+which is what code makes where it found nothing, say nothing of what it would have found: alone they are lists of nulls.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
         if _has_objects(field.type):
             raise SinkError(
                 f"{sink}: column {field.name!r} holds Python objects, or arrays of different dtypes or numbers of "
-                "dimensions, which this kind of file cannot hold; turn them into numbers, text, bytes, lists or dicts in "
-                "a map step (pictures become alike with mode= and size= of read_images), or leave the column out with "
-                f"drop({field.name!r})"
+                "dimensions, which this kind of file cannot hold; turn them into numbers, text, bytes, lists or dicts "
+                "in a map step (pictures become alike with mode= and size= of read_images), or leave the column out "
+                f"with drop({field.name!r})"
             )
 
 

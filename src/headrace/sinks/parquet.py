@@ -31,7 +31,7 @@ class ParquetSink:
     """
 
     path: str
-    compression: str = "zstd"
+    compression: str = "snappy"
     compression_level: int | None = None
 
     @property

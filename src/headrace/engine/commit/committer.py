@@ -30,6 +30,7 @@ from headrace.engine.commit.publisher import Publisher
 from headrace.errors import BalanceError, HeadraceError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.types import TypeQuarrelError, unify_schemas
+from headrace.sinks.columns import widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -304,7 +305,7 @@ class Committer:
         if known is not None and piece.schema.equals(known):
             return
         try:
-            wide = unify_schemas([piece.schema] if known is None else [known, piece.schema])
+            wide = unify_schemas([piece.schema]) if known is None else widened(known, piece.schema)
         except TypeQuarrelError as error:
             origin = piece.block.origin if piece.block is not None else None
             where = f" from {origin.file}" if origin is not None else ""
