@@ -179,7 +179,7 @@ class CsvSource:
         cuts: list[int] = []
         last = 0
         with ByteStream(file.path, end=file.size_bytes) as stream:
-            for piece in pieces.pieces(stream, self.record_end, label=file.path):
+            for piece in pieces.pieces(stream, self.record_end):
                 if piece.offset - last >= SPLIT_BYTES and file.size_bytes - piece.offset >= SPLIT_BYTES // 4:
                     last = piece.offset
                     cuts.append(last)
@@ -253,20 +253,27 @@ class _FileReader:
         if extent.start:
             names, _ = source.header(source._head(extent.path, _HEADER_BYTES)[0], extent.path)
         with source.open(extent.path, extent.start, extent.end) as stream:
-            parts = pieces.pieces(stream, source.record_end, label=extent.path, whole_bytes=CUT_ABOVE_BYTES)
+            parts = pieces.pieces(stream, source.record_end, whole_bytes=CUT_ABOVE_BYTES)
             for piece in parts:
-                data, unclosed = piece.data, b""
+                data, bad = piece.data, None
                 if piece.offset == 0 and not extent.start:
+                    if piece.too_long:
+                        raise SourceError(f"{extent.path}: the header cannot be read: {pieces.too_long(piece).message}")
                     names, begin = source.header(piece.data, extent.path)
                     data = memoryview(data)[begin:]
-                if piece.last:
+                if piece.too_long:
+                    data, bad = b"", pieces.too_long(piece)
+                elif piece.last:
                     data, unclosed = pieces.cut_unclosed(data, source.delimiter_byte)
-                block = self._block(data, unclosed, names, first, origin)
+                    bad = _never_closed(unclosed) if unclosed else None
+                block = self._block(data, bad, names, first, origin)
                 if block.end > block.start:
                     yield from block.cut_by_bytes(pieces.PIECE_BYTES)
                 first = block.end[0]
 
-    def _block(self, data: bytes | memoryview, unclosed: bytes, names: list[str], first: int, origin: Origin) -> Block:
+    def _block(
+        self, data: bytes | memoryview, bad: Misfit | None, names: list[str], first: int, origin: Origin
+    ) -> Block:
         source = self.source
         parser = source.parser(
             names,
@@ -274,11 +281,8 @@ class _FileReader:
             wanted=names if self.wanted is None else [n for n in names if n in set(self.wanted)],
         )
         parsed = parser.parse(data)
-        if unclosed:
-            line = unclosed[:1000].decode(errors="backslashreplace")
-            message = f"a quoted cell is opened and never closed before the end of the file: {line[:200]!r}"
-            rows = parsed.batch.num_rows + len(parsed.ragged)
-            parsed.ragged.append((rows, Misfit(message, {"line": line})))
+        if bad is not None:
+            parsed.ragged.append((parsed.batch.num_rows + len(parsed.ragged), bad))
         return block_of(
             parsed.batch,
             schema=self.schema,
@@ -295,6 +299,12 @@ class _FileReader:
     def _type_of(self, name: str) -> pa.DataType:
         index = self.schema.get_field_index(name)
         return pa.null() if index < 0 else self.schema.field(index).type
+
+
+def _never_closed(record: bytes) -> Misfit:
+    line = record[: pieces.SHOWN_BYTES].decode(errors="backslashreplace")
+    message = f"a quoted cell is opened and never closed before the end of the file: {line[:200]!r}"
+    return Misfit(message, {"line": line})
 
 
 class _Transcoded:

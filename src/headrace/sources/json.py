@@ -143,6 +143,8 @@ class JsonSource:
             while more := stream.read(size):
                 data += more
                 size = len(data)
+                if len(data) > pieces.MAX_RECORD_BYTES and b"\n" not in data:
+                    return []  # the beginning of one line that will fail
                 if len(data) >= head_bytes and b"\n" in data:
                     data = data[: pieces.line_end(data)]
                     break
@@ -180,19 +182,19 @@ class _FileReader:
         extent = aligned(self.extent, self.source.fileset.storage_options)
         origin = Origin(self.extent.label if self.extent.start else self.extent.path, first)
         with self.source.open(extent.path, extent.start, extent.end) as stream:
-            for piece in pieces.pieces(stream, pieces.line_end, label=extent.path):
+            for piece in pieces.pieces(stream, pieces.line_end):
                 data = bytes(piece.data)
                 if piece.offset == 0 and not extent.start:
                     data = data.removeprefix(pieces.BOM)
                 if not data or data.isspace():
                     continue
-                block = self._block(data, first, origin)
+                block = self._block(data, first, origin, too_long=pieces.too_long(piece) if piece.too_long else None)
                 first = block.end[0]
                 yield block
 
-    def _block(self, data: bytes, first: int, origin: Origin) -> Block:
-        batch = self._parse_fast(data)
-        bad_lines: list[tuple[int, Misfit]] = []
+    def _block(self, data: bytes, first: int, origin: Origin, *, too_long: Misfit | None) -> Block:
+        batch = self._parse_fast(data if too_long is None else b"")
+        bad_lines: list[tuple[int, Misfit]] = [] if too_long is None else [(0, too_long)]
         misfits: dict[int, Misfit] = {}
         if batch is None:
             batch, bad_lines, misfits = self._parse_lines(data)

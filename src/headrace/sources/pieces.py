@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import SourceError
+from headrace.sources.assembly import Misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 4 * 1024 * 1024
 MAX_RECORD_BYTES = 1024 * 1024 * 1024
-"""A record beyond this is taken for damage: a quote that never closes, or no text file at all."""
+"""A record beyond this is taken for damage: a quote that never closes, or no text file at all. It fails alone."""
 
 CACHE_BYTES = 256 * 1024
 """Passes over bytes are made in steps of this size, which stay in the processor's cache."""
+
+SHOWN_BYTES = 1000
+"""How much of a record that cannot be read stands in the dead letters."""
 
 _HEAD_BYTES = 16 * 1024
 
@@ -39,22 +42,26 @@ class Piece:
     """Where the piece begins in the stream."""
     last: bool = False
     """Whether the stream ends here, if need be inside a record."""
+    too_long: bool = False
+    """Whether this is no more than the beginning of one record that is longer than MAX_RECORD_BYTES."""
 
 
 def pieces(
     stream: ByteStream,
     record_end: Callable[[bytes], int],
     *,
-    label: str,
     whole_bytes: int = 0,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[Piece]:
     """Yield the stream in pieces of about `piece_bytes` that end where records end; a long record makes a long piece.
 
     `record_end(data)` returns the end of the last whole record in bytes that begin with a record, or 0. A stream of at
-    most `whole_bytes` is one piece, a memoryview, so that nobody has to look for records.
+    most `whole_bytes` is one piece, a memoryview, so that nobody has to look for records. Of a record that is longer
+    than MAX_RECORD_BYTES the beginning is yielded, and the rest passed over: up to the next line break, outside quotes
+    if `record_end` is not `line_end`.
     """
     carry, offset, want = b"", 0, piece_bytes
+    quoted = record_end is not line_end
     if whole_bytes:
         whole = stream.view(whole_bytes)
         carry = stream.read(piece_bytes)
@@ -73,14 +80,42 @@ def pieces(
         end = record_end(data)
         if end == 0:
             if len(data) > MAX_RECORD_BYTES:
-                raise SourceError(
-                    f"{label}: the record that begins at byte {offset:,} is longer than {MAX_RECORD_BYTES:,} bytes; "
-                    "look for a quote that is never closed, or another format"
-                )
+                yield Piece(data[:SHOWN_BYTES], offset, too_long=True)
+                inside = quoted and data.count(b'"') % 2 == 1
+                offset += len(data)
+                carry, passed = _pass_over(stream, inside=inside, quoted=quoted, piece_bytes=piece_bytes)
+                offset, want = offset + passed, piece_bytes
+                continue
             carry, want = data, len(data)  # doubling, so that a giant is not scanned over and over
             continue
         yield Piece(data[:end], offset)
         carry, offset, want = data[end:], offset + end, piece_bytes
+
+
+def too_long(piece: Piece) -> Misfit:
+    """Return why a record that is longer than MAX_RECORD_BYTES cannot be read."""
+    shown = bytes(piece.data).decode(errors="backslashreplace")
+    return Misfit(
+        f"the record that begins at byte {piece.offset:,} is longer than {MAX_RECORD_BYTES:,} bytes; look for a quote "
+        f"that is never closed, or another format: {shown[:200]!r}",
+        {"line": shown},
+    )
+
+
+def _pass_over(stream: ByteStream, *, inside: bool, quoted: bool, piece_bytes: int) -> tuple[bytes, int]:
+    """Read to the end of the record; return what was read behind it, and how many bytes belong to the record."""
+    passed = 0
+    while data := stream.read(piece_bytes):
+        text = np.frombuffer(data, dtype=np.uint8)
+        ends = np.flatnonzero(text == _NEWLINE)
+        if quoted:
+            odd = (np.cumsum(text == _QUOTE) + inside) % 2 == 1  # a doubled quote counts as none
+            ends, inside = ends[~odd[ends]], bool(odd[-1])
+        if len(ends):
+            end = int(ends[0]) + 1
+            return data[end:], passed + end
+        passed += len(data)
+    return b"", passed
 
 
 def is_utf8(data: bytes | memoryview) -> bool:

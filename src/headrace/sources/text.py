@@ -88,13 +88,15 @@ class TextSource:
         origin = Origin(extent.label if extent.start else extent.path, first)
         schema = self._full_schema()
         with ByteStream(place.path, start=place.start, end=place.end, storage_options=options) as stream:
-            for piece in pieces.pieces(stream, pieces.line_end, label=extent.path):
+            for piece in pieces.pieces(stream, pieces.line_end):
                 data = bytes(piece.data)
                 if piece.offset == 0 and not place.start:
                     data = data.removeprefix(pieces.BOM)
                 if not data:
                     continue
                 lines, broken = split_lines(data)
+                if piece.too_long:
+                    broken = {0: pieces.too_long(piece)}
                 block = block_of(
                     pa.RecordBatch.from_arrays([lines], names=["text"]),
                     schema=schema,
