@@ -1,4 +1,5 @@
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
@@ -15,6 +16,7 @@ import textwrap
 import threading
 import weakref
 
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -449,6 +451,16 @@ def test_documentation_of_classes_does_not_count():
         "name(self)", "name(self) -> str"
     )
     assert fingerprint(made(changed)) == fingerprint(made(HANDLER))
+
+
+def test_pickling_leaves_no_mark():
+    class Handler:
+        pass
+
+    before = fingerprint(Handler())
+    cloudpickle.dumps(Handler())
+    copy.copy(Handler())
+    assert fingerprint(Handler()) == before
 
 
 def test_state_counts_in_any_order_of_assignment():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.identity import JobIdentity
@@ -59,9 +60,11 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
 
 
 def _settings(source: Any) -> Any:
-    """A source's settings that change rows; its files are compared by content."""
-    settings = getattr(source, "settings", None)
-    return settings() if callable(settings) else source
+    """A source as it was asked for: what it has learnt of its files since is compared by their content."""
+    if not dataclasses.is_dataclass(source):
+        return source
+    fields = {field.name: getattr(source, field.name) for field in dataclasses.fields(source) if field.compare}
+    return type(source), fields
 
 
 def _model(handler: ModelHandler[Any]) -> Any:

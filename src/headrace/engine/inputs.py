@@ -33,7 +33,7 @@ def changes(
         if before is None:
             found.append(f"{split.label} is new")
         elif before.label != split.label:
-            found.append(f"{before.label} was split {number} and is now {split.label}")
+            found.append(f"{split.label} is where {before.label} was")
         elif before.version != version(number, split) and (
             before.fingerprint is None or before.fingerprint != fingerprint(number, split)
         ):

@@ -23,6 +23,7 @@ _OF_EVERY_CLASS = frozenset(
         "__orig_bases__",
         "__parameters__",
         "__qualname__",
+        "__slotnames__",
         "__static_attributes__",
         "__weakref__",
         "_abc_impl",

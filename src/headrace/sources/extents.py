@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from headrace.metrics.quantities import count
 from headrace.sources.source import Split
 from headrace.sources.storage import byte_ranges, codec_of, is_url
 
@@ -146,5 +147,5 @@ def _split(number: int, extents: list[Extent], size: int, files: Sequence[File])
     edges = f"{extents[0].start} {extents[0].end}"
     known = all(f.stamp for f in files)
     version = hashlib.sha256(f"{stamps}\n{edges}".encode()).hexdigest()[:32] if known else ""
-    label = extents[0].label + (f" and {len(extents) - 1:,} more files" if len(extents) > 1 else "")
+    label = extents[0].label + (f" and {count(len(extents) - 1, 'more file')}" if len(extents) > 1 else "")
     return Split(number=number, label=label, size_bytes=size, detail=Portion(tuple(extents), version))

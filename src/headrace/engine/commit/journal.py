@@ -104,9 +104,12 @@ class Journal:
         self._path = path
         self._read_only = read_only
         self._lock = threading.Lock()
+        self._begun = True
         with self._errors():
             if read_only:
                 self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+                tables = self._db.execute("select name from sqlite_master where name = 'meta'")
+                self._begun = tables.fetchone() is not None  # else a run is making it at this moment
             else:
                 self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
                 self._db.execute("pragma journal_mode=wal")
@@ -274,6 +277,8 @@ class Journal:
             self._db.close()
 
     def _meta(self, key: str) -> str | None:
+        if not self._begun:
+            return None
         with self._lock, self._errors():
             row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
@@ -298,6 +303,8 @@ class Journal:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if self._read_only:
+                raise SinkError(f"cannot read the journal {self._path}: {error}") from error
             raise SinkError(
                 f"cannot write the journal {self._path}: {error}; make sure that the disk has room and this user may"
                 " write there, then run the same command again"
