@@ -193,11 +193,13 @@ class _FileReader:
                 yield block
 
     def _block(self, data: bytes, first: int, origin: Origin, *, too_long: Misfit | None) -> Block:
-        batch = self._parse_fast(data if too_long is None else b"")
-        bad_lines: list[tuple[int, Misfit]] = [] if too_long is None else [(0, too_long)]
+        batch = self._parse_fast(data) if too_long is None else None
+        bad_lines: list[tuple[int, Misfit]] = []
         misfits: dict[int, Misfit] = {}
         if batch is None:
-            batch, bad_lines, misfits = self._parse_lines(data)
+            batch, bad_lines, misfits = self._parse_lines(data if too_long is None else b"")
+        if too_long is not None:
+            bad_lines = [(0, too_long)]
         return block_of(
             batch,
             schema=self.agreement.schema,
