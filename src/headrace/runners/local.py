@@ -46,13 +46,13 @@ def run(
         ExecutionOptions.of(on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus),
     )
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress
-    with interruptible(execution.close, finished=lambda: _finished(execution)):
-        try:
+    try:
+        with interruptible(execution.close, finished=lambda: _finished(execution)):
             execution.start()
             with _progress(execution, mode):
                 execution.wait()
-        finally:
-            execution.close()
+    finally:
+        execution.close()
     return RunResult(execution.statistics())
 
 
@@ -60,12 +60,20 @@ def blocks(plan: Plan, *, on_error: OnError = "fail", num_cpus: int | None = Non
     """Run a plan that ends in a `Collect`, yielding its blocks in the order of the input; stop when the caller does."""
     check(plan)
     execution = Execution(optimised(plan, on_error=on_error), ExecutionOptions.of(on_error=on_error, num_cpus=num_cpus))
-    with interruptible(execution.close):
-        try:
+    try:
+        with interruptible(execution.close):
             execution.start()
-            yield from execution.blocks()
-        finally:
-            execution.close()
+        blocks = execution.blocks()
+        # Between two pulls signals are the caller's own.
+        while (block := _next(blocks, execution)) is not None:
+            yield block
+    finally:
+        execution.close()
+
+
+def _next(blocks: Iterator[Block], execution: Execution) -> Block | None:
+    with interruptible(execution.close):
+        return next(blocks, None)
 
 
 def drain(plan: Plan) -> RunStatistics:
