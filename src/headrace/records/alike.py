@@ -10,9 +10,9 @@ import numpy as np
 def alike(values: list[Any]) -> list[Any]:
     """Return arrays, lists and nulls with what is empty, or of another kind, like the others.
 
-    Lists beside arrays make all of them lists. `np.array([])`, which is what code makes of no boxes at all, becomes an
-    empty array of as many dimensions as the others have, or an empty list where no row has anything. Empty arrays take
-    the dtype of the others. Values of any other kind come back as they are.
+    Lists beside arrays make all of them lists. `[]` and `np.array([])`, which are what code makes of no boxes at all,
+    become empty arrays of as many dimensions as the others have, or empty lists where no row has anything. Empty arrays
+    take the dtype of the others. Values of any other kind come back as they are.
 
     >>> [a.shape for a in alike([np.ones((2, 4)), np.array([])])]
     [(2, 4), (0, 0)]
@@ -21,8 +21,9 @@ def alike(values: list[Any]) -> list[Any]:
     """
     if not all(value is None or isinstance(value, (list, np.ndarray)) for value in values):
         return values
-    if any(isinstance(value, list) for value in values):
+    if any(isinstance(value, list) and value for value in values):
         return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+    values = [np.array(value) if isinstance(value, list) else value for value in values]
     filled = [value for value in values if value is not None and value.size]
     if not filled:
         flat = all(value is None or value.ndim == 1 for value in values)
