@@ -106,8 +106,8 @@ class Channel:
 class Gate:
     """Keeps readers from running ahead while blocks wait in memory for their turn.
 
-    A block that arrives before its turn is held by whoever needs the order of the input; above the budget, readers begin
-    no new split until the late ones have come through.
+    A block that arrives before its turn is held by whoever needs the order of the input; above the budget, readers
+    begin no new split until the late ones have come through.
     """
 
     def __init__(self, *, budget_bytes: int) -> None:

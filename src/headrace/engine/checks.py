@@ -1,17 +1,41 @@
-"""The plan's checks with what only the engine and the models know."""
+"""What happens before a plan runs: its checks, and beside them the imports that its models will need."""
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.engine.processes.travel import check_can_travel
 from headrace.model.checks import check_spec
+from headrace.model.handler import ModelHandler
 from headrace.plan.check import check_plan
+from headrace.plan.nodes import RunInference
 
 if TYPE_CHECKING:
     from headrace.plan.graph import Plan
 
 
 def check(plan: Plan) -> None:
-    """Find what is wrong with a plan before any data is read; see `check_plan`."""
+    """Find what is wrong with a plan before any data is read; see `check_plan`.
+
+    Meanwhile threads import the frameworks of its models (`ModelHandler.preload`), unless there is no input.
+    """
+    _preload(plan)
     check_plan(plan, check_spec=check_spec, check_travel=check_can_travel)
+
+
+def _preload(plan: Plan) -> None:
+    models = [node for node in plan.nodes if isinstance(node, RunInference) and node.isolation == "thread"]
+    handlers = [node.spec.handler for node in models if type(node.spec.handler).preload is not ModelHandler.preload]
+    if not handlers or not any(
+        split.size_bytes or split.rows for read in plan.reads() for split in read.source.splits()
+    ):
+        return
+    for handler in handlers:
+        threading.Thread(target=_quietly, args=(handler,), name="headrace-preload", daemon=True).start()
+
+
+def _quietly(handler: ModelHandler[object]) -> None:
+    with suppress(Exception):  # load_model will meet the same, and explain it
+        handler.preload()

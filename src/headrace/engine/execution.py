@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
     from headrace.sources.source import Split
 
+SWITCH_SECS = 0.0005
+"""How long a thread may keep the interpreter while others wait. Most threads of a run are in native code and want it for a
+moment only; with Python's 5 ms they would mostly wait for the one that imports a framework."""
+
 POLL_SECS = 0.2
 """How often the waiting caller looks up, so that Ctrl-C is heard on every platform."""
 
@@ -42,6 +46,7 @@ class Execution:
         self._splits: dict[int, Sequence[Split]] = {}
         self._bases: Mapping[int, int] = {}
         self._wired: Wired | None = None
+        self._switch_secs = sys.getswitchinterval()
         self._began = time.perf_counter()
         self._ended: float | None = None
         self._memory = _PeakMemory()
@@ -79,6 +84,7 @@ class Execution:
         )
         self._wired = wired = wiring.build()
         self._memory.watch(lambda: [pid for stage in wired.stages for pid in stage.worker_pids()])
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECS))
         try:
             for stage in wired.stages:
                 stage.start()
@@ -221,6 +227,7 @@ class Execution:
 
     def _end(self) -> None:
         if self._ended is None:
+            sys.setswitchinterval(self._switch_secs)
             self._ended = time.perf_counter()
             self._memory.look()
 

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 EMIT_SECS = 0.05
 """Answers are sent on at least this often, so that what is finished is soon durable, but not row by row."""
 
-LOADING_BUDGET_BYTES = 256 * 2**20
-"""Room in the inbox while the model loads, so that reading goes on meanwhile."""
-
 
 @dataclass(slots=True)
 class _Open:
@@ -93,7 +90,6 @@ class ModelStage(StageRun):
         self._loading = threading.Lock()
         self._loaded = False
         self._users = stage.replicas
-        self._budget = inbox.budget_bytes
         self._row_counts = StepCounts()
 
     def work(self, number: int, clock: StageClock) -> None:
@@ -156,8 +152,6 @@ class ModelStage(StageRun):
             self.emit(self._unanswered(block), clock)
             return
         assert self.inbox is not None
-        if not self._loaded:
-            self.inbox.budget_bytes = max(self._budget, LOADING_BUDGET_BYTES)
         self._opened += 1
         self._open[self._opened] = _Open(block, Pieces(block))
         self._row_counts.rows_in += block.num_rows
@@ -196,18 +190,12 @@ class ModelStage(StageRun):
         if self._make_process is not None:
             task = self._make_process(f"{self._name}#{number}")
             task.open()
-            self._model_is_ready()
             return task
         with self._loading:
             if not self._loaded:
                 self._task.open()
-        self._model_is_ready()
+                self._loaded = True
         return self._task
-
-    def _model_is_ready(self) -> None:
-        self._loaded = True
-        assert self.inbox is not None
-        self.inbox.budget_bytes = self._budget
 
     def _release(self, task: Task | None) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +84,10 @@ class OnnxModelHandler(ModelHandler[Any]):
     def check(self) -> None:
         require("onnxruntime", package="onnxruntime", extra="onnx", needed_by="OnnxModelHandler")
         check_file(self.path, handler_name="OnnxModelHandler")
+
+    def preload(self) -> None:
+        """Import the framework."""
+        importlib.import_module("onnxruntime")
 
     def load_model(self) -> Any:
         self.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,10 @@ class TorchModelHandler(ModelHandler[Any]):
                     "trust_remote_code=True"
                 )
             check_file(path, handler_name="TorchModelHandler")
+
+    def preload(self) -> None:
+        """Import the framework."""
+        importlib.import_module("torch")
 
     def load_model(self) -> Any:
         self.check()

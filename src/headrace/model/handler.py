@@ -61,6 +61,12 @@ class ModelHandler(ABC, Generic[ModelT]):
         Called when the plan is checked, before any data is read.
         """
 
+    def preload(self) -> None:
+        """Import what `load_model` will need, in a thread, while the plan is still being checked; load nothing.
+
+        Called only where there is input. Errors are ignored here: `load_model` will meet and explain them.
+        """
+
     def default_inputs(self) -> Sequence[str] | str | None:
         """Name the input columns to take when the user names none; None gives rows as dicts."""
         return None

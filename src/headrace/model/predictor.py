@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,7 @@ from headrace.records.plain import array_of_numbers, array_of_text
 from headrace.records.types import TypeQuarrelError, cast, unify_types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -103,7 +105,8 @@ class Predictor:
             began = time.perf_counter()
             handler = self._spec.handler
             try:
-                self._model = handler.load_model()
+                with _without_gc():
+                    self._model = handler.load_model()
                 inputs = handler.default_inputs() if self._spec.inputs is None else self._spec.inputs
                 self._inputs = inputs if inputs is None or isinstance(inputs, (str, Mapping)) else tuple(inputs)
             except (HeadraceError, MemoryError):
@@ -362,6 +365,18 @@ def _join(columns: Sequence[pa.Array]) -> pa.Array:
     except TypeQuarrelError:
         return to_column([value for column in columns for value in from_column(column)])
     return pa.concat_arrays([cast(column, type_) for column in columns])
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Pause the garbage collector: importing a framework makes it run hundreds of times and find nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:
