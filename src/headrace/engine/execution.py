@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from headrace.sources.source import Split
 
 SWITCH_SECS = 0.0005
-"""How long a thread may keep the interpreter while others wait. Most threads of a run are in native code and want it for a
-moment only; with Python's 5 ms they would mostly wait for the one that imports a framework."""
+"""How long a thread may keep the interpreter while others wait. Most threads of a run are in native code and want it
+for a moment only; with Python's 5 ms they would mostly wait for the one that imports a framework."""
 
 POLL_SECS = 0.2
 """How often the waiting caller looks up, so that Ctrl-C is heard on every platform."""

@@ -125,8 +125,8 @@ class SklearnModelHandler(ModelHandler[Any]):
         answer = getattr(model, str(self._method_of(model)))
         features = _features(batch, model)
         if hasattr(model, "coef_"):
-            # A product with a few coefficients gains nothing from more threads, and OpenBLAS's go on spinning behind it,
-            # on the cores that read and write.
+            # A product with a few coefficients gains nothing from more threads, and OpenBLAS's go on spinning behind
+            # it, on the cores that read and write.
             with _thread_pools().limit(limits=1, user_api="blas"):
                 answers = answer(features)
         else:

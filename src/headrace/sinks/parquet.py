@@ -23,8 +23,8 @@ SAMPLE_ROWS = 10_000
 class ParquetSink:
     """Writes `part-00000.parquet`, … into a folder (a path, or a URL such as s3://bucket/out).
 
-    Tensors are written as nested lists. zstd at level 1 costs no more time than snappy here and saves a quarter of the
-    space; `compression` takes what pyarrow takes ("snappy", "lz4", "none", …).
+    Tensors are written as nested lists. `compression` takes what pyarrow takes ("snappy", "zstd", "lz4", "none", …): zstd
+    at level 1 saves a third of the space for half as much time again.
 
     >>> ParquetSink("out/").name
     'write_parquet(out/)'
