@@ -158,9 +158,10 @@ def _read(request: Request) -> Dataset:
 
 def _answered(dataset: Dataset, request: Request) -> Dataset:
     from headrace.handlers.registry import make_handler
+    from headrace.model.checks import run_check
 
     handler = make_handler(request.model, **request.options)
-    handler.check()
+    run_check(handler)
     output = _output(request.output_column)
     given: dict[str, Any] = {
         "inputs": _inputs(request.columns),

@@ -180,7 +180,8 @@ def _from_reference(reference: str, options: Mapping[str, Any]) -> ModelHandler[
     for part in attribute.split("."):
         if not hasattr(found, part):
             names = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
-            raise PlanError(f"python:{reference}: {module_name} has no {part!r};{suggestion(part, names)}")
+            hint = suggestion(part, names) or f" it has {', '.join(names) or 'no public names'}"
+            raise PlanError(f"python:{reference}: {module_name} has no {part!r};{hint}")
         found = getattr(found, part)
     if isinstance(found, ModelHandler):
         return found

@@ -35,12 +35,22 @@ def check_spec(spec: InferenceSpec, stage: str = "run_inference") -> None:
             f"stage {stage!r} is given inference_args ({', '.join(spec.inference_args)}), but "
             f"{type(spec.handler).__name__}.run_inference takes none; add the parameter to it, or leave them out"
         )
+    run_check(spec.handler, stage)
+
+
+def run_check(handler: ModelHandler[Any], stage: str = "run_inference") -> None:
+    """Let a handler check itself.
+
+    Raises:
+        PlanError: it raised something that is no error of Headrace's.
+        HeadraceError: what the handler found.
+    """
     try:
-        spec.handler.check()
+        handler.check()
     except HeadraceError:
         raise
     except Exception as error:
-        raise PlanError(f"stage {stage!r}: {type(spec.handler).__name__}.check() says: {error}") from error
+        raise PlanError(f"stage {stage!r}: {type(handler).__name__}.check() says: {error}") from error
 
 
 def _check_handler(handler: Any, stage: str) -> None:

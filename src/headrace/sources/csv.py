@@ -208,7 +208,7 @@ class CsvSource:
         """Return the column names of a file that begins with `data`, and where its first row begins.
 
         Raises:
-            SourceError: two columns have the same name, or `column_names` has another number of names.
+            SourceError: it is no CSV, two columns have the same name, or `column_names` has another number of names.
         """
         begin = len(pieces.BOM) if data[:3] == pieces.BOM else 0
         while data[begin : begin + 1] in (b"\n", b"\r"):
@@ -217,7 +217,12 @@ class CsvSource:
         if begin >= len(data):
             return list(self.column_names or ()), begin
         record = bytes(data[begin:end]).decode(errors="backslashreplace")
-        found = next(csv.reader([record], delimiter=self.delimiter), [])
+        try:
+            found = next(csv.reader([record], delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise SourceError(
+                f"cannot read {path}: it does not begin like CSV ({record[:20]!r} …); check what kind of file it is"
+            ) from error
         names = found
         if self.column_names is not None:
             names = list(self.column_names)

@@ -158,7 +158,7 @@ class JsonSource:
         rows = [row for row in map(_object, lines) if row is not None]
         if len(lines) > 1 and not rows:
             raise SourceError(
-                f"{path}: no line at its beginning is a JSON object ({lines[0][:80]!r}); "
+                f"{path}: no line at its beginning is a JSON object ({lines[0][:20]!r} …); "
                 "read_json reads JSON Lines, one object a line"
             )
         return rows

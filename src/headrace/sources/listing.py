@@ -220,6 +220,8 @@ def _path(file: File) -> str:
 
 
 def _missing(path: str) -> str:
+    if os.path.islink(path):
+        return f"{path} is a link to {os.readlink(path)}, which does not exist; mend the link, or leave it out"
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")

@@ -191,7 +191,9 @@ class ParquetSource:
             else:
                 file = pq.ParquetFile(pa.OSFile(path))
         except pa.ArrowInvalid as error:
-            raise SourceError(f"cannot read {path}: it is no Parquet file, or is truncated ({error})") from error
+            raise SourceError(
+                f"cannot read {path}: it is no Parquet file, or is truncated; check it, or fetch it again"
+            ) from error
         except Exception as error:
             raise unreadable(path, error) from error
         for column in file.schema_arrow:

@@ -186,4 +186,4 @@ def unreadable(path: str, error: BaseException) -> SourceError:
         return SourceError(
             f"cannot read {path}: {error}; it may be truncated or not {codec_of(path)} at all: fetch or pack it again"
         )
-    return SourceError(f"cannot read {path}: {error}")
+    return SourceError(f"cannot read {path}: {str(error).rstrip('.')}; it may be damaged: check it, or fetch it again")

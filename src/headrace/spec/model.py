@@ -188,10 +188,11 @@ class InferStep(SpecModel):
 
     @model_validator(mode="after")
     def _handler_works(self) -> InferStep:
+        from headrace.model.checks import run_check
         from headrace.spec.handlers import make_spec_handler
 
         try:
-            make_spec_handler(self.handler, self.args).check()
+            run_check(make_spec_handler(self.handler, self.args))
         except HeadraceError as error:
             raise ValueError(str(error)) from error
         return self

@@ -62,8 +62,8 @@ class Home:
         """Raise for an output that this job may not write to; changes nothing.
 
         Raises:
-            OutputExistsError: there are files that Headrace did not write, or any with if_exists="fail".
-            SinkError: the output is a file, or cannot be read.
+            OutputExistsError: there are files that Headrace did not write, or any with if_exists="fail"; or it is a file.
+            SinkError: the output cannot be read.
         """
         if self.root is None:
             self._inspect_remote(if_exists)
@@ -73,7 +73,9 @@ class Home:
         except FileNotFoundError:
             return
         except NotADirectoryError:
-            raise SinkError(f"{self.root} is a file, but the output is a folder; choose another output") from None
+            raise OutputExistsError(
+                f"{_file_in(self.root)} is a file, but the output is a folder; choose another output"
+            ) from None
         except OSError as error:
             raise cannot_write(self.root, error) from error
         self._judge([n for n in names if not n.startswith(".")], if_exists)
@@ -194,6 +196,13 @@ class Home:
                     f"{self.output} holds files that Headrace did not write ({_some(foreign)}), which overwriting would"
                     " mix with the result; move them, or choose another output"
                 )
+
+
+def _file_in(path: str) -> str:
+    """Return the part of a path that is a file where a folder should be."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _remove_matching(folder: str, pattern: re.Pattern[str]) -> None:
