@@ -263,6 +263,17 @@ def test_steps_behind_a_model_see_arrays_whatever_the_batch() -> None:
         assert sums == [[float(i * k)] * 4 for i, k in enumerate(WANTED)]
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_steps_behind_a_model_see_the_arrays_inside_dicts_too(size: int) -> None:
+    ds = hr.from_items(ITEMS).run_inference(
+        Answering(lambda batch: [{"boxes": boxes(row), "area": {"mask": boxes(row)}} for row in batch]), batch_size=size
+    )
+    ds = ds.map(
+        lambda row: {"shapes": [row["prediction"]["boxes"].shape[0], row["prediction"]["area"]["mask"].shape[1]]}
+    )
+    assert [row["shapes"] for row in ds.take()] == [[k, 4] for k in WANTED]
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("rows", [1, 2, 63, 64, 65, 1_000])
 def test_batch_sizes_that_do_not_divide_the_rows(rows: int, concurrency: int) -> None:

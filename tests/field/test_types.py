@@ -163,15 +163,28 @@ def test_answers_widen_from_batch_to_batch(kind: str) -> None:
     assert [row["prediction"] for row in rows_in()] == [None, 7, 0.5, None]
 
 
-@pytest.mark.parametrize("size", [1, 4])
-def test_answers_of_kinds_that_do_not_go_together_end_the_run_and_name_the_column(size: int) -> None:
-    class Vary(Lang):
-        def run_inference(self, batch, model):
-            return [row["id"] if row["id"] < 2 else "many" for row in batch]
+class Mixed(Lang):
+    def run_inference(self, batch, model):
+        return [row["id"] if row["id"] < 2 else {"many": [row["id"], "x", None]} for row in batch]
 
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_answers_of_kinds_that_do_not_go_together_cannot_stand_in_parquet(size: int) -> None:
     with pytest.raises(SinkError, match="'prediction'"):
-        hr.range(4).run_inference(Vary(), batch_size=size).write_parquet("out").run()
+        hr.range(4).run_inference(Mixed(), batch_size=size).write_parquet("out").run()
     assert not list(Path("out").glob("part-*"))
+
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_files_of_text_hold_answers_of_all_kinds(kind: str, size: int) -> None:
+    ds = hr.range(4).run_inference(Mixed(), batch_size=size)
+    getattr(ds, f"write_{kind}")("out").run()
+    if kind == "json":
+        found = [row["prediction"] for row in rows_in()]
+    else:
+        found = [json.loads(row["prediction"]) for row in hr.read_csv("out/part-*", dtypes={"prediction": str}).take()]
+    assert found == [0, 1, {"many": [2, "x", None]}, {"many": [3, "x", None]}]
 
 
 def test_identifiers_survive_beside_nulls_and_in_other_files() -> None:

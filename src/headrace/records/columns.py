@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,8 +57,17 @@ def from_column(column: pa.Array) -> list[Any]:
         return objects_of(column)
     if isinstance(column.type, pa.FixedShapeTensorType):
         return list(column.to_numpy_ndarray())
+    if has_extension(column.type):
+        return _from_nested(column)
     result: list[Any] = column.to_pylist()
     return result
+
+
+def has_extension(type_: pa.DataType) -> bool:
+    """Say whether a column holds tensors or objects, at any depth."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return True
+    return any(has_extension(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def to_numpy(column: pa.Array) -> NDArray[Any]:
@@ -137,6 +147,22 @@ def _from_numpy(values: NDArray[Any]) -> pa.Array:
             return pa.ListArray.from_arrays(offsets.astype(np.int32), flat)
         return pa.LargeListArray.from_arrays(offsets, flat)
     return stacked_tensor_array(values)
+
+
+def _from_nested(column: pa.Array) -> list[Any]:
+    """Return structs and lists that hold tensors or objects, which Arrow would show as they are stored."""
+    type_ = column.type
+    valid = column.is_valid().to_pylist()
+    if pa.types.is_struct(type_):
+        names = [field.name for field in type_]
+        parts = zip(*(from_column(column.field(i)) for i in range(len(names))), strict=True)
+        found: list[Any] = [dict(zip(names, values, strict=True)) for values in parts]
+    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        offsets, values = column.offsets.to_pylist(), from_column(column.values)
+        found = [values[a:b] for a, b in pairwise(offsets)]
+    else:
+        found = column.to_pylist()
+    return [value if there else None for value, there in zip(found, valid, strict=True)]
 
 
 def _from_values(values: list[Any]) -> pa.Array:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.errors import SinkError
 from headrace.records.alike import without_arrays
-from headrace.records.columns import to_column
-from headrace.records.tensors import ObjectType, TensorType, nested_list_type, objects_of
-from headrace.records.types import TypeQuarrelError, cast, unify_schemas
+from headrace.records.columns import from_column, to_column
+from headrace.records.tensors import ObjectType, TensorType, nested_list_type
+from headrace.records.types import TypeQuarrelError, cast, unify_schemas, unify_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+AS_TEXT = (
+    type(None),
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+)
+"""What `headrace.sinks.json_text` writes, beside lists and dicts of it."""
 
 
 def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
@@ -35,21 +50,19 @@ def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
 
 
 def refuse_other_objects(batch: pa.RecordBatch, *, sink: str) -> None:
-    """Raise for the first column that holds Python objects other than arrays, for files of text.
+    """Raise for the first column with Python objects that JSON text cannot hold, for files of text.
 
     Raises:
         SinkError: names the column, the kind of object and the remedy.
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if isinstance(column.type, ObjectType):
-            kinds = {type(value) for value in objects_of(column)} - {type(None), np.ndarray}
-        else:
-            kinds = {object} if _has_objects(column.type) else set()
-        if kinds:
+        if not _has_objects(column.type):
+            continue
+        kinds = {kind for value in from_column(column) for kind in _kinds_within(without_arrays(value))}
+        if odd := sorted(kind.__name__ for kind in kinds if not issubclass(kind, AS_TEXT)):
             raise SinkError(
-                f"{sink}: column {name!r} holds Python objects ({', '.join(sorted(k.__name__ for k in kinds))}), which "
-                "no file can hold; turn them into numbers, text, bytes, lists or dicts of one kind in a map step, or "
-                f"leave the column out with drop({name!r})"
+                f"{sink}: column {name!r} holds Python objects ({', '.join(odd)}), which no file can hold; turn them "
+                f"into numbers, text, bytes, lists or dicts in a map step, or leave the column out with drop({name!r})"
             )
 
 
@@ -65,9 +78,9 @@ def without_objects(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     At no cost when there are no objects.
     """
-    if not any(isinstance(field.type, ObjectType) for field in batch.schema):
+    if not any(_has_objects(field.type) for field in batch.schema):
         return batch
-    columns = [_as_lists(c) if isinstance(c.type, ObjectType) else c for c in batch.columns]
+    columns = [_as_lists(c) if _has_objects(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -86,6 +99,21 @@ def widened(known: pa.Schema, new: pa.Schema) -> pa.Schema:
         with suppress(TypeQuarrelError):
             return unify_schemas([storable_schema(known), storable_schema(new)])
     return wide
+
+
+def mixed(known: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """Return the schema for files of text, which hold values of all kinds: those that do not go together are objects.
+
+    >>> mixed(pa.schema({"x": pa.int64()}), pa.schema({"x": pa.string()})).field("x").type.extension_name
+    'headrace.object'
+    """
+    schemas = known, new
+    for name in [name for name in new.names if name in known.names]:
+        try:
+            unify_types(known.field(name).type, new.field(name).type)
+        except TypeQuarrelError:
+            schemas = tuple(s.set(s.get_field_index(name), pa.field(name, ObjectType())) for s in schemas)
+    return unify_schemas(schemas)
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
@@ -135,8 +163,17 @@ def _storable_array(array: pa.Array) -> pa.Array:
 
 
 def _as_lists(column: pa.Array) -> pa.Array:
-    found = to_column([without_arrays(value) for value in objects_of(column)])
-    return column if isinstance(found.type, ObjectType) else found
+    found = to_column([without_arrays(value) for value in from_column(column)])
+    return column if _has_objects(found.type) else found
+
+
+def _kinds_within(value: Any) -> Iterator[type]:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
+    if inside is None:
+        yield type(value)
+    else:
+        for item in inside:
+            yield from _kinds_within(item)
 
 
 def _has_objects(type_: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.records.alike import without_arrays
-from headrace.records.tensors import ObjectType, objects_of
+from headrace.records.columns import from_column, has_extension
 from headrace.records.types import is_bytes, is_text
 
 NEEDS_ESCAPING = r'["\\\x00-\x1f\x7f]'
@@ -106,8 +106,8 @@ def _by_value(array: pa.Array) -> pa.Array:
 
 
 def _nested_values(array: pa.Array) -> list[Any]:
-    if isinstance(array.type, ObjectType):
-        return [without_arrays(value) for value in objects_of(array)]
+    if has_extension(array.type):
+        return [without_arrays(value) for value in from_column(array)]
     try:
         return list(array.to_pylist(maps_as_pydicts="lossy"))
     except ValueError:  # nanoseconds that Python's datetime cannot hold

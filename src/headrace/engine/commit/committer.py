@@ -18,19 +18,19 @@ import pyarrow as pa
 from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
-from headrace.engine.commit.flushing import SMALL_BYTES, Allowance, FillRate, should_flush
+from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance, FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS, Home
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import Totals
-from headrace.engine.commit.opening import open_output
+from headrace.engine.commit.opening import open_output, something_finished
 from headrace.engine.commit.part import Part, PartSize, whole_cut
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
 from headrace.errors import BalanceError, HeadraceError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.types import TypeQuarrelError, unify_schemas
-from headrace.sinks.columns import widened
+from headrace.sinks.columns import mixed, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 TICK_SECS = 0.05
 MEMORY_BUDGET_BYTES = 96 * 2**20
 MAX_PARTS_BEING_ENCODED = 2
+BACKLOG_BYTES = 8 * 2**20
+"""Bytes that may wait for being encoded before `put` makes its caller wait."""
 
 
 class Committer:
@@ -115,7 +117,7 @@ class Committer:
         self._done, self._before = opened.done, opened.before
         self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
-        self._encoder = Encoder(self._sink, self._holdings, self._home.staging, self._mutex)
+        self._encoder = Encoder(self._sink, self._holdings, self._home.staging, self._changed, fills_soon=self._fills_soon)
         self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters)
         self._next_number = self._publisher.totals.parts
         self._arrivals = Arrivals(self._units, frontier=self._journal.frontier)
@@ -169,7 +171,7 @@ class Committer:
                 raise
             if self._flusher_idle:
                 self._wake_flusher.notify()
-            self._changed.wait_for(lambda: self._error or self._unprepared() <= MAX_PARTS_BEING_ENCODED)
+            self._changed.wait_for(lambda: self._error or self._backlog_bytes() <= BACKLOG_BYTES)
             self._check()
 
     def finish(self, *, schema: pa.Schema | None = None, hopeless: bool = False) -> None:
@@ -215,6 +217,8 @@ class Committer:
         if not self._opened:
             return
         with self._mutex:
+            if self._part is not None and self._part.spent:
+                self._close_part()
             self._changed.wait_for(lambda: self._error or not self._unprepared())
             self._closing = True
         self._stop_threads()
@@ -224,6 +228,9 @@ class Committer:
             if part.writer is not None and not part.prepared:
                 with suppress(OSError, HeadraceError):
                     part.writer.discard()
+        with suppress(HeadraceError):
+            if not something_finished(self._home, self._journal):
+                self._home.vanish()
         self._close()
 
     def flush(self) -> None:
@@ -233,6 +240,8 @@ class Committer:
             now = self._clock()
             fill = 0.0 if self._part is None else self._size.fill(rows=self._part.rows, nbytes=self._part.nbytes)
             self._rate.observe(self._closed_count + fill, now=now)
+            if self._part is not None and self._part.spent and not self._fills_soon():
+                self._close_part()
             if oldest is None or self._error:
                 return
             if should_flush(now - oldest, fill=fill, fills_per_sec=self._rate.per_sec):
@@ -304,20 +313,27 @@ class Committer:
         known = self._schema
         if known is not None and piece.schema.equals(known):
             return
+        wide = unify_schemas([piece.schema]) if known is None else self._united(known, piece)
+        if known is None or not wide.equals(known):
+            self._sink.check(wide)
+            self._schema = wide
+            if self._part is not None and self._part.rows:
+                self._close_part()
+
+    def _united(self, known: pa.Schema, piece: Piece) -> pa.Schema:
         try:
-            wide = unify_schemas([piece.schema]) if known is None else widened(known, piece.schema)
+            return widened(known, piece.schema)
         except TypeQuarrelError as error:
+            wide = mixed(known, piece.schema)
+            with suppress(SinkError):
+                self._sink.check(wide)
+                return wide
             origin = piece.block.origin if piece.block is not None else None
             where = f" from {origin.file}" if origin is not None else ""
             raise SinkError(
                 f"{self._sink.name}: column {error.column!r} is {error.left} in earlier rows and {error.right} in rows"
                 f"{where}; make the step that writes it answer one type, or pass dtypes= where it is read"
             ) from error
-        if known is None or not wide.equals(known):
-            self._sink.check(wide)
-            self._schema = wide
-            if self._part is not None and self._part.rows:
-                self._close_part()
 
     def _close_part(self) -> None:
         part, self._part = self._part, None
@@ -334,6 +350,13 @@ class Committer:
         if not part.busy:
             part.busy = True
             self._pool.submit(self._encode, part)
+
+    def _fills_soon(self) -> bool:
+        return self._rate.per_sec * HORIZON_SECS >= 1
+
+    def _backlog_bytes(self) -> int:
+        parts = [*self._closed, self._part] if self._part is not None else self._closed
+        return sum(part.waiting_bytes for part in parts)
 
     def _unprepared(self) -> int:
         return sum(not part.prepared for part in self._closed)
