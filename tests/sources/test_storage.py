@@ -48,6 +48,6 @@ def test_missing(tmp_path: Path) -> None:
 def test_each_cause_is_named() -> None:
     assert "permission denied" in str(unreadable("a", PermissionError(13, "x")))
     assert "not gzip" in str(unreadable("a.gz", OSError("zlib")))
-    assert str(unreadable("a", OSError("disk"))) .startswith("cannot read a: disk; it may be damaged")
+    assert str(unreadable("a", OSError("disk"))).startswith("cannot read a: disk; it may be damaged")
     own = SourceError("own")
     assert unreadable("a", own) is own

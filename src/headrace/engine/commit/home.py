@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.engine.commit.crash import crash_point
@@ -41,6 +42,7 @@ class Home:
         self.path = "" if root is None else os.path.join(root, HIDDEN)
         """The hidden folder; a temporary one has no name before `claim`."""
         self._lock: int | None = None
+        self._made_root = False
 
     @property
     def journal(self) -> str:
@@ -62,7 +64,7 @@ class Home:
         """Raise for an output that this job may not write to; changes nothing.
 
         Raises:
-            OutputExistsError: there are files that Headrace did not write, or any with if_exists="fail"; or it is a file.
+            OutputExistsError: the output is a file, or holds files that Headrace did not write, or any with "fail".
             SinkError: the output cannot be read.
         """
         if self.root is None:
@@ -90,7 +92,7 @@ class Home:
             if self._temporary:
                 self.path = tempfile.mkdtemp(prefix="headrace-")
             else:
-                os.makedirs(self.path, exist_ok=True)
+                self._made_root = not os.path.isdir(self.root or "")
                 self._take_lock()
             for folder in (self.staging, self.segments):
                 os.makedirs(folder, exist_ok=True)
@@ -141,6 +143,14 @@ class Home:
         for folder in (self.staging, self.segments):
             shutil.rmtree(folder, ignore_errors=True)
 
+    def vanish(self) -> None:
+        """Remove all that the home holds, and the output folder where it was made for it; done before `release`."""
+        if self.root is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            if self._made_root:
+                with suppress(OSError):  # not empty: somebody else's files came in meanwhile
+                    os.rmdir(self.root)
+
     def release(self) -> None:
         """Give the lock back, and remove a temporary home."""
         if self._lock is not None:
@@ -150,14 +160,20 @@ class Home:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def _take_lock(self) -> None:
-        self._lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.release()
-            raise SinkError(
-                f"another run is writing to {self.output}; wait for it or stop it, or choose another output"
-            ) from None
+        path = os.path.join(self.path, "lock")
+        while self._lock is None:
+            os.makedirs(self.path, exist_ok=True)
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.release()
+                raise SinkError(
+                    f"another run is writing to {self.output}; wait for it or stop it, or choose another output"
+                ) from None
+            if not _is_file_at(self._lock, path):  # a run that left nothing has just removed it
+                os.close(self._lock)
+                self._lock = None
 
     def _inspect_remote(self, if_exists: str) -> None:
         if self.output is None:
@@ -196,6 +212,13 @@ class Home:
                     f"{self.output} holds files that Headrace did not write ({_some(foreign)}), which overwriting would"
                     " mix with the result; move them, or choose another output"
                 )
+
+
+def _is_file_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _file_in(path: str) -> str:

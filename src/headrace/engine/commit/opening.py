@@ -83,7 +83,7 @@ def _journal(
             then = journal.identity
             if journal.hopeless:
                 if_exists = "overwrite"
-            elif then is not None and _something_finished(home, journal):
+            elif then is not None and something_finished(home, journal):
                 check_same_job(str(home.output), then=then, now=identity, rows=_rows_finished(home, journal))
                 frontier = journal.frontier
                 if frontier is not None and frontier[0] not in units:
@@ -107,7 +107,8 @@ def _journal(
     return journal
 
 
-def _something_finished(home: Home, journal: Journal) -> bool:
+def something_finished(home: Home, journal: Journal) -> bool:
+    """Say whether there is anything that a later run could go on from."""
     return (
         journal.finished
         or journal.frontier is not None
