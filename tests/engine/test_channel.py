@@ -99,3 +99,29 @@ def test_the_gate_keeps_readers_back_while_too_much_is_held() -> None:
     gate.hold(-5)
     thread.join(5)
     assert passed.is_set()
+
+
+def test_settling_waits_until_the_consumer_is_done_with_what_was_put() -> None:
+    channel = Channel(budget_bytes=1_000_000, producers=1)
+    dealt_with = []
+
+    def consume() -> None:
+        while (taken := channel.get()) is not None:
+            dealt_with.append(taken)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    for number in range(1, 50):
+        channel.put(block(number))
+        channel.settle(60)
+        assert len(dealt_with) == number
+    channel.close()
+    consumer.join()
+
+
+def test_settling_gives_up_where_nobody_consumes_and_where_all_is_over() -> None:
+    channel = Channel(budget_bytes=1_000_000, producers=1)
+    channel.put(block())
+    channel.settle(0.001)
+    channel.cancel()
+    channel.settle(60)

@@ -28,6 +28,8 @@ class Channel:
         self._cancelled = False
         self.discarding = False
         """Set when the consumer has had enough: what is put is dropped from then on."""
+        self._waiting = 0
+        """Consumers that wait for a block, and so are done with those they took."""
         self._changed = threading.Condition()
 
     def put(self, block: Block) -> None:
@@ -57,9 +59,14 @@ class Channel:
         """
         with self._changed:
             if not self._blocks and self._producers and not self._cancelled:
-                arrived = self._changed.wait_for(
-                    lambda: self._blocks or not self._producers or self._cancelled, timeout_secs
-                )
+                self._waiting += 1
+                self._changed.notify_all()
+                try:
+                    arrived = self._changed.wait_for(
+                        lambda: self._blocks or not self._producers or self._cancelled, timeout_secs
+                    )
+                finally:
+                    self._waiting -= 1
                 if not arrived:
                     raise TimeoutError
             if self._cancelled:
@@ -70,6 +77,13 @@ class Channel:
             self._held -= block.nbytes
             self._changed.notify_all()
             return block
+
+    def settle(self, timeout_secs: float) -> None:
+        """Wait until a consumer has dealt with all that was put, if that is soon."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (self._waiting and not self._blocks) or self.discarding or self._cancelled, timeout_secs
+            )
 
     def add_producer(self) -> None:
         """Count one more producer; to be called while another one is still at work."""

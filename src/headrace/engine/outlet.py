@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
 
     from headrace.engine.channel import Channel
     from headrace.engine.commit.done import Done
+
+
+SMALL_BYTES = 2**16
+SETTLING_SECS = 0.05
+SETTLING_SHARE = 0.01
+"""A stage waits until its small blocks are safe in their sinks, for so long in all and then this share of its time."""
+SETTLED_SOON_SECS = 0.02
 
 
 class Needed:
@@ -52,6 +60,7 @@ class Edge:
     channel: Channel
     lane: tuple[int, ...]
     needed: Needed
+    into_sink: bool = False
 
 
 class Outlet:
@@ -59,13 +68,35 @@ class Outlet:
 
     def __init__(self, edges: Sequence[Edge]) -> None:
         self.edges = tuple(edges)
+        self._sinks = tuple(edge.channel for edge in edges if edge.into_sink)
+        self._began = time.perf_counter()
+        self._settled_secs = 0.0
 
     def put(self, block: Block) -> None:
-        """Hand a block to every consumer that needs it, waiting for room."""
+        """Hand a block to every consumer that needs it, waiting for room.
+
+        Small blocks are seen safe into their sinks as long as that costs next to nothing: a kill then costs a slow
+        stage the work at hand and no more.
+        """
         for edge in self.edges:
             for piece in edge.needed.pieces(block):
                 unit = Unit(piece.unit.split, piece.unit.lane + edge.lane) if edge.lane else piece.unit
                 edge.channel.put(piece if unit is piece.unit else replace(piece, unit=unit))
+        if block.nbytes <= SMALL_BYTES and self.settles:
+            self._settle()
+
+    @property
+    def settles(self) -> bool:
+        """Whether waiting for sinks is still cheap, so that what is finished had better be put at once."""
+        if not self._sinks:
+            return False
+        return self._settled_secs < SETTLING_SECS + SETTLING_SHARE * (time.perf_counter() - self._began)
+
+    def _settle(self) -> None:
+        began = time.perf_counter()
+        for channel in self._sinks:
+            channel.settle(SETTLED_SOON_SECS)
+        self._settled_secs += time.perf_counter() - began
 
     def needs(self, unit: Unit) -> bool:
         """Say whether any consumer needs any of a unit."""

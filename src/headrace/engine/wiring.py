@@ -129,7 +129,12 @@ class Wiring:
         return found
 
     def _outlet(self, targets: Sequence[tuple[AnyNode, tuple[int, ...]]]) -> Outlet:
-        return Outlet([Edge(self._inboxes[id(node)], lane, self._needed(node, lane)) for node, lane in targets])
+        return Outlet(
+            [
+                Edge(self._inboxes[id(node)], lane, self._needed(node, lane), into_sink=isinstance(node, Write))
+                for node, lane in targets
+            ]
+        )
 
     def _needed(self, node: AnyNode, lane: tuple[int, ...]) -> Needed:
         views = self._views(node)
