@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.processes.travel import check_can_travel
 from headrace.model.checks import check_spec
 from headrace.model.handler import ModelHandler
+from headrace.model.loading import without_gc
 from headrace.plan.check import check_plan
 from headrace.plan.nodes import RunInference
 
@@ -37,5 +38,5 @@ def _preload(plan: Plan) -> None:
 
 
 def _quietly(handler: ModelHandler[object]) -> None:
-    with suppress(Exception):  # load_model will meet the same, and explain it
+    with suppress(Exception), without_gc():  # load_model will meet the same, and explain it
         handler.preload()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RowError, StageError, TooManyFailuresError
-from headrace.records.failure import RowFailure
+from headrace.records.columns import to_rows
+from headrace.records.failure import RowFailure, row_as_json
 
 if TYPE_CHECKING:
     from headrace.plan.steps import OnError
@@ -40,6 +42,18 @@ def fail_row(
         stage=stage,
         ordinal=ordinal,
         row=values,
+        file=origin.file if origin else None,
+        position=origin.row_of(ordinal) if origin else None,
+    )
+
+
+def placed(failure: RowFailure, block: Block, row: int) -> RowFailure:
+    """Return a failure with what only the block knows: the row as it entered the stage, and where it comes from."""
+    origin, ordinal = block.origin, block.ordinal_of(row)
+    return replace(
+        failure,
+        ordinal=ordinal,
+        row=row_as_json(to_rows(block.batch.slice(row, 1))[0]),
         file=origin.file if origin else None,
         position=origin.row_of(ordinal) if origin else None,
     )

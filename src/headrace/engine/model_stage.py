@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.failing import where
+from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
-from headrace.engine.predict import batch_block
+from headrace.engine.predict import batch_of
 from headrace.engine.stage_run import StageRun
 from headrace.engine.steps import with_column
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
 from headrace.model.batching import Batcher
 from headrace.records.cutter import Pieces
-from headrace.records.types import conform, unify_schemas
+from headrace.records.plain import array_of_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -208,9 +208,9 @@ class ModelStage(StageRun):
 
     def _answer(self, task: Task, shares: list[_Share], outgoing: _Outgoing) -> None:
         """Run one batch and send its rows on."""
-        batch = _concatenated([share.piece.batch for share in shares])
+        batch = batch_of([share.piece.batch for share in shares], self._node.spec)
         started = time.perf_counter()
-        (answered,) = task.process(batch_block(batch))
+        (answered,) = task.process(batch)
         seconds = time.perf_counter() - started
         if not answered.failures:
             self._observed.append((batch.num_rows, seconds))
@@ -232,22 +232,17 @@ class ModelStage(StageRun):
         failures = []
         for failure in answered.failures:
             if first <= failure.ordinal < last:
-                ordinal = piece.ordinal_of(failure.ordinal - first)
-                origin = piece.origin
-                failures.append(
-                    replace(
-                        failure,
-                        ordinal=ordinal,
-                        file=origin.file if origin else None,
-                        position=origin.row_of(ordinal) if origin else None,
-                    )
-                )
-        errors = answered.errors if first == 0 else 0
-        if answered.ordinals is None:
-            return piece.derive(answered.batch.slice(first, piece.num_rows), None, failures, errors=errors)
-        a, b = np.searchsorted(answered.ordinals, [first, last])
-        parents = answered.ordinals[a:b] - first
-        return piece.derive(answered.batch.slice(a, b - a), parents, failures, errors=errors)
+                failures.append(placed(failure, piece, failure.ordinal - first))
+        rows, parents = piece.batch, None
+        a, b = first, last
+        if answered.ordinals is not None:
+            a, b = np.searchsorted(answered.ordinals, [first, last]).tolist()
+        if b - a < piece.num_rows:
+            parents = answered.ordinal_array()[a:b] - first
+            rows = rows.take(array_of_numbers(parents))
+        for name, column in zip(answered.batch.schema.names, answered.batch.columns, strict=True):
+            rows = with_column(rows, name, column.slice(a, b - a))
+        return piece.derive(rows, parents, failures, errors=answered.errors if first == 0 else 0)
 
     def _raise(self, answered: Block, shares: list[_Share]) -> None:
         failure = answered.failures[0]
@@ -303,13 +298,3 @@ class _Outgoing:
 
 def _adjacent(left: Block, right: Block) -> bool:
     return left.unit == right.unit and left.end == right.start and left.batch.schema.equals(right.batch.schema)
-
-
-def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    schema = batches[0].schema
-    if not all(batch.schema.equals(schema) for batch in batches):
-        schema = unify_schemas([batch.schema for batch in batches])
-        batches = [conform(batch, schema) for batch in batches]
-    return pa.concat_batches(batches)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.plan.steps import OnError
 
-CHANNEL_BYTES = 16 * 2**20
+CHANNEL_BYTES = 8 * 2**20
 """Byte budget of a channel: a block or two of the usual size, so that memory does not grow with the input."""
 
-MODEL_INBOX_BYTES = 64 * 2**20
+MODEL_INBOX_BYTES = 32 * 2**20
 """Byte budget in front of a model, whose batches may want many blocks."""
 
 HELD_BYTES = 256 * 2**20

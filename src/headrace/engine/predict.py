@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.steps import with_column
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
+from headrace.model.inputs import columns_of
 from headrace.model.predictor import Predictor
 from headrace.records.block import Block, Unit
-from headrace.records.columns import to_rows
 from headrace.records.failure import RowFailure
+from headrace.records.types import conform, unify_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.metrics.statistics import ModelStatistics
     from headrace.model.predictor import Prediction
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class PredictTask:
     """Answers batches with one loaded model; shared by the threads of a stage, or alone in a worker process.
 
-    The blocks it gets are batches: row i has ordinal i, so that failures come back with the row's place in the batch.
-    Under on_error="fail" the first bad row comes back as a failure too, and the stage, which knows the file, raises.
+    The blocks it gets are batches: row i has ordinal i. What comes back has the output columns alone, with the ordinals
+    of the rows that go on, and failures by ordinal. Under on_error="fail" the first bad row comes back as a failure:
+    the stage, which knows its file and its other columns, raises.
     """
 
     def __init__(self, spec: InferenceSpec, stage: str, on_error: OnError) -> None:
@@ -52,7 +53,7 @@ class PredictTask:
             row = getattr(error, "row", None)
             if row is None:
                 raise
-            failure = self._failure(error.__cause__ or error, block, row)
+            failure = self._failure(error.__cause__ or error, row)
             yield block.derive(block.batch.slice(0, 0), np.array([], dtype=np.int64), [failure])
             return
         yield self._answered(block, self._predictor, prediction)
@@ -72,27 +73,35 @@ class PredictTask:
         return self._predictor.statistics() if self._predictor is not None else None
 
     def _answered(self, block: Block, predictor: Predictor, prediction: Prediction) -> Block:
-        batch, parents = block.batch, None
-        failures = [self._failure(error, block, row) for row, error in sorted(prediction.errors.items())]
-        if prediction.kept is not None:
-            parents = np.flatnonzero(prediction.kept)
-            batch = batch.take(pa.array(parents))
-        for name, column in prediction.columns.items():
-            batch = with_column(batch, name, column)
+        columns = dict(prediction.columns)
         if self._spec.model_id_column is not None:
-            batch = with_column(batch, self._spec.model_id_column, predictor.model_id_column(prediction))
+            columns[self._spec.model_id_column] = predictor.model_id_column(prediction)
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        parents = None if prediction.kept is None else np.flatnonzero(prediction.kept)
+        failures = [self._failure(error, row) for row, error in sorted(prediction.errors.items())]
         return block.derive(batch, parents, failures, errors=prediction.with_error)
 
-    def _failure(self, error: BaseException, block: Block, row: int) -> RowFailure:
-        return RowFailure.of(
-            error,
-            stage=self._stage,
-            ordinal=row,
-            row=to_rows(block.batch.slice(row, 1))[0],
-            model_id=self._spec.handler.model_id,
-        )
+    def _failure(self, error: BaseException, row: int) -> RowFailure:
+        return RowFailure.of(error, stage=self._stage, ordinal=row, row=None, model_id=self._spec.handler.model_id)
 
 
-def batch_block(batch: pa.RecordBatch) -> Block:
-    """Wrap a batch of rows from any blocks as the block that a `PredictTask` takes."""
+def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:
+    """Put rows of any blocks together as the batch that a `PredictTask` takes.
+
+    Only the columns that the model reads are copied, where it is known which those are.
+    """
+    names = columns_of(spec.inputs)
+    if names is not None and all(set(names) <= set(batch.schema.names) for batch in rows):
+        rows = [batch.select(list(names)) for batch in rows]
+    batch = _concatenated(rows)
     return Block(batch=batch, unit=Unit(0), start=(0,), end=(batch.num_rows,))
+
+
+def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    if not all(batch.schema.equals(schema) for batch in batches):
+        schema = unify_schemas([batch.schema for batch in batches])
+        batches = [conform(batch, schema) for batch in batches]
+    return pa.concat_batches(list(batches))

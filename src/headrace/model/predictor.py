@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -23,12 +21,13 @@ from headrace.model.answers import Answers, pair
 from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
+from headrace.model.loading import without_gc
 from headrace.records.columns import from_column, to_column
 from headrace.records.plain import array_of_numbers, array_of_text
 from headrace.records.types import TypeQuarrelError, cast, unify_types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,7 +104,7 @@ class Predictor:
             began = time.perf_counter()
             handler = self._spec.handler
             try:
-                with _without_gc():
+                with without_gc():
                     self._model = handler.load_model()
                 inputs = handler.default_inputs() if self._spec.inputs is None else self._spec.inputs
                 self._inputs = inputs if inputs is None or isinstance(inputs, (str, Mapping)) else tuple(inputs)
@@ -365,18 +364,6 @@ def _join(columns: Sequence[pa.Array]) -> pa.Array:
     except TypeQuarrelError:
         return to_column([value for column in columns for value in from_column(column)])
     return pa.concat_arrays([cast(column, type_) for column in columns])
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Pause the garbage collector: importing a framework makes it run hundreds of times and find nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:

@@ -14,7 +14,7 @@ from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable, storable_schema
 from headrace.sinks.disk import cannot_write
 
-ROW_GROUP_BYTES = 16 * 2**20
+ROW_GROUP_BYTES = 8 * 2**20
 ROW_GROUP_ROWS = 1_048_576
 SAMPLE_ROWS = 10_000
 
@@ -23,8 +23,8 @@ SAMPLE_ROWS = 10_000
 class ParquetSink:
     """Writes `part-00000.parquet`, … into a folder (a path, or a URL such as s3://bucket/out).
 
-    Tensors are written as nested lists. `compression` takes what pyarrow takes ("snappy", "zstd", "lz4", "none", …): zstd
-    at level 1 saves a third of the space for half as much time again.
+    Tensors are written as nested lists. `compression` takes what pyarrow takes ("snappy", "zstd", "lz4", "none", …):
+    zstd at level 1 saves a third of the space for half as much time again.
 
     >>> ParquetSink("out/").name
     'write_parquet(out/)'

@@ -10,14 +10,15 @@ import pyarrow as pa
 
 from headrace.records.block import Block, Origin, Unit
 from headrace.records.columns import empty_columns
+from headrace.records.plain import array_of_numbers
 from headrace.sources.agreement import select_columns
 from headrace.sources.source import Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SPLIT_ROWS = 2_000_000
-BLOCK_ROWS = 500_000
+SPLIT_ROWS = 262_144
+BLOCK_ROWS = 131_072
 
 _SCHEMA = pa.schema({"id": pa.int64()})
 
@@ -34,7 +35,7 @@ class NumberSource:
         return f"range({self.stop})"
 
     def splits(self) -> Sequence[Split]:
-        """List the splits: two million numbers each."""
+        """List the splits: a quarter of a million numbers each."""
         return [
             Split(
                 number=number,
@@ -57,7 +58,7 @@ class NumberSource:
         for first in range(start // BLOCK_ROWS * BLOCK_ROWS, high - low, BLOCK_ROWS):
             end = min(first + BLOCK_ROWS, high - low)
             if names:
-                values = pa.array(np.arange(low + first, low + end, dtype=np.int64))
+                values = array_of_numbers(np.arange(low + first, low + end, dtype=np.int64))
                 batch = pa.RecordBatch.from_arrays([values], schema=_SCHEMA)
             else:
                 batch = empty_columns(end - first)

@@ -117,7 +117,9 @@ class Committer:
         self._done, self._before = opened.done, opened.before
         self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
-        self._encoder = Encoder(self._sink, self._holdings, self._home.staging, self._changed, fills_soon=self._fills_soon)
+        self._encoder = Encoder(
+            self._sink, self._holdings, self._home.staging, self._changed, fills_soon=self._fills_soon
+        )
         self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters)
         self._next_number = self._publisher.totals.parts
         self._arrivals = Arrivals(self._units, frontier=self._journal.frontier)

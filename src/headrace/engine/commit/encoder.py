@@ -12,23 +12,37 @@ from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from headrace.engine.commit.holdings import Holdings
     from headrace.engine.commit.part import Part
     from headrace.sinks.sink import PartWriter, Sink
 
-EAGER_BYTES = 8 * 2**20
+EAGER_BYTES = 4 * 2**20
 """An open part is encoded while it fills, so many bytes at a time."""
 
 
 class Encoder:
     """Feeds pieces to writers, in whatever thread calls it; one thread a part at a time."""
 
-    def __init__(self, sink: Sink, holdings: Holdings, staging: str, mutex: threading.RLock) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        holdings: Holdings,
+        staging: str,
+        changed: threading.Condition,
+        *,
+        fills_soon: Callable[[], bool],
+    ) -> None:
+        """`changed` guards parts and holdings, and is notified as parts are encoded.
+
+        `fills_soon` says whether parts fill so fast that their rows need not be kept for a segment.
+        """
         self._sink = sink
         self._holdings = holdings
         self._staging = staging
-        self._mutex = mutex
+        self._changed = changed
+        self._fills_soon = fills_soon
 
     def wants(self, part: Part) -> bool:
         """Say whether an open part has enough for a helping."""
@@ -51,15 +65,16 @@ class Encoder:
             raise cannot_write(
                 os.path.join(self._sink.folder or self._sink.name, f"part {part.number}"), error
             ) from error
-        with self._mutex:
+        with self._changed:
             part.prepared = True
         return True
 
     def _next(self, part: Part) -> Piece | Literal["later", "closed"]:
-        with self._mutex:
+        with self._changed:
             if part.encoded < len(part.pieces):
                 piece = part.pieces[part.encoded]
                 part.waiting_bytes -= piece.nbytes if piece.rows else 0
+                self._changed.notify_all()
                 return piece
             # Decided under one lock with "there is no more", so that no two threads prepare a part.
             part.busy = part.closed
@@ -72,10 +87,11 @@ class Encoder:
             assert part.schema is not None
             part.writer = part.writer or self._open(part)
             part.writer.write(conform(block.batch, part.schema))
-        with self._mutex:
+        with self._changed:
             part.encoded += 1
-            if part.closed:
+            if part.closed or self._fills_soon():
                 # It will be committed in a moment: nothing is gained by keeping the rows for a segment.
+                part.spent = part.spent or piece.saved is None
                 self._holdings.release_memory(piece)
 
     def _prepare(self, part: Part) -> str:

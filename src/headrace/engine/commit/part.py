@@ -80,6 +80,8 @@ class Part:
     busy: bool = False
     """A thread is encoding it."""
     prepared: bool = False
+    spent: bool = False
+    """The writer alone has some of its rows: if it does not fill soon after all, it has to be closed as it is."""
     writer: PartWriter | None = None
     receipt: str | None = None
     failures: list[RowFailure] = field(default_factory=list)

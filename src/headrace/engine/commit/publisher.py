@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.journal import LettersRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from headrace.engine.commit.dead_letters import DeadLetters
     from headrace.engine.commit.home import Home
@@ -59,6 +59,8 @@ class Publisher:
         self._journal.mark_published()
         crash_point("journal.marked")
         self._totals = self._totals.plus(parts, letters, with_error=errors)
+        # Rows pass from readers to encoders: freed memory would pile up with the threads that had asked for it.
+        pa.default_memory_pool().release_unused()
 
     def widen(self, schema: pa.Schema) -> None:
         """Rewrite the parts that were written before a column turned up or widened.
