@@ -119,8 +119,7 @@ def test_known_types_stay_in_an_output_without_rows(nothing: str) -> None:
         assert schema.types == [pa.string(), pa.int64()]
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
-@pytest.mark.parametrize("num_cpus", [1, None])
+@pytest.mark.parametrize(("num_cpus", "isolation"), [(1, "thread"), (None, "thread"), (None, "process")])
 def test_empty_files_and_emptied_batches_among_others(isolation: str, num_cpus: int | None) -> None:
     mixed = hr.read_json("mixed/").run_inference(Upper(), max_batch_size=8, isolation=isolation)
     items = hr.from_items([{"id": i, "text": "x"} for i in range(100)])

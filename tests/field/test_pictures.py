@@ -52,8 +52,7 @@ def shelf(folder: Path) -> None:
     Path("shelf/notes.txt").write_text("bought in May\n")
 
 
-@pytest.mark.parametrize("num_cpus", [1, None])
-@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize(("num_cpus", "isolation"), [(1, "thread"), (None, "thread"), (None, "process")])
 def test_one_mode_and_size_for_all_pictures(num_cpus: int | None, isolation: str) -> None:
     ds = hr.read_images("shelf/", mode="RGB", size=(32, 32))
     result = ds.run_inference(Shape(), max_batch_size=4, isolation=isolation).write_json("out").run(num_cpus=num_cpus)

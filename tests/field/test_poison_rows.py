@@ -67,8 +67,10 @@ def write_source(kind: str) -> Any:
     return hr.read_parquet("in/part-*")
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
-@pytest.mark.parametrize("source", ["items", "json", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("source", "isolation"),
+    [("items", "thread"), ("json", "thread"), ("csv", "thread"), ("parquet", "thread"), ("json", "process")],
+)
 def test_three_bad_rows_of_forty_are_set_aside_alone(source: str, isolation: str) -> None:
     ds = write_source(source).run_inference(Picky(), min_batch_size=8, max_batch_size=8, isolation=isolation)
     result = ds.write_json("out").run(on_error="dead_letter")
@@ -106,7 +108,7 @@ def test_rows_that_are_all_nulled_do_not_look_like_a_good_end() -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
-@pytest.mark.parametrize("size", [1, 2, 7, 40, None])
+@pytest.mark.parametrize("size", [1, 7, None])
 @pytest.mark.parametrize("num_cpus", [1, None])
 def test_bad_rows_in_batches_of_any_size_and_files_of_any_kind(
     kind: str, size: int | None, num_cpus: int | None
@@ -140,7 +142,6 @@ def test_with_nulls_the_bad_rows_stay_in_the_output() -> None:
         (40, "dead_letter", "thread"),
         (40, "dead_letter", "process"),
         (1_000, "dead_letter", "thread"),
-        (1_000, "dead_letter", "process"),
         (1_000, "null", "thread"),
     ],
 )

@@ -73,8 +73,9 @@ FORMS: dict[str, Callable[[list[str]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("form", "isolation"), [*((form, "thread") for form in FORMS), ("column of a frame", "process")]
+)
 def test_answers_are_counted_in_whatever_form(form: str, isolation: str) -> None:
     handler = Miscount()
     handler.form = FORMS[form]
