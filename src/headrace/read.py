@@ -203,8 +203,9 @@ def read_images(
 
     The camera's turn mark (EXIF orientation) is applied: an upright photo of 60 × 20 pixels stored lying comes as an
     array of shape (60, 20, 3). Without `mode` and `size` each picture keeps its own channels and size; channels are 8
-    bits, except that pictures of 16 bits keep them. Palettes are resolved. Files of folders whose name is no picture's
-    are passed over and counted; a picture that cannot be decoded fails alone.
+    bits, except that pictures of 16 bits keep them. Palettes are resolved. CSV and JSON Lines hold such a mixture as
+    nested lists; for Parquet pass `mode`, or `drop("image")` behind the model. Files of folders whose name is no
+    picture's are passed over and counted; a picture that cannot be decoded fails alone.
 
     Args:
         paths: files, folders, globs or URLs, as described at the top of this module.
