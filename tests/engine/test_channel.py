@@ -86,19 +86,30 @@ def test_a_consumer_that_has_had_enough_takes_no_more() -> None:
 
 def test_the_gate_keeps_readers_back_while_too_much_is_held() -> None:
     gate = Gate(budget_bytes=10)
-    gate.hold(11)
+    gate.hold(11, keeper=1, needed_split=3)
     assert gate.closed
     passed = threading.Event()
 
     def read() -> None:
-        gate.wait()
+        gate.wait(4)
         passed.set()
 
     thread = threading.Thread(target=read)
     thread.start()
-    gate.hold(-5)
+    gate.hold(-5, keeper=1, needed_split=3)
     thread.join(5)
     assert passed.is_set()
+
+
+def test_the_gate_lets_the_split_pass_that_is_waited_for() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.hold(11, keeper=1, needed_split=3)
+    gate.wait(3)
+    gate.hold(0, keeper=2, needed_split=5)
+    gate.wait(5)
+    gate.cancel()
+    with pytest.raises(Cancelled):
+        gate.wait(6)
 
 
 def test_settling_waits_until_the_consumer_is_done_with_what_was_put() -> None:

@@ -127,29 +127,30 @@ class Gate:
     def __init__(self, *, budget_bytes: int) -> None:
         self._budget = budget_bytes
         self._held = 0
+        self._needed: dict[int, int] = {}
         self._cancelled = False
         self._changed = threading.Condition()
 
-    def hold(self, delta_bytes: int) -> None:
-        """Count bytes held (or, when negative, let go)."""
+    def hold(self, delta_bytes: int, *, keeper: int, needed_split: int) -> None:
+        """Count bytes that a keeper of order holds more (or, when negative, less), and the split that it waits for."""
         with self._changed:
             self._held += delta_bytes
-            if delta_bytes < 0:
-                self._changed.notify_all()
+            self._needed[keeper] = needed_split
+            self._changed.notify_all()
 
     @property
     def closed(self) -> bool:
         """Whether readers are being kept from new splits."""
         return self._held > self._budget
 
-    def wait(self) -> None:
-        """Wait until a new split may be begun.
+    def wait(self, split: int) -> None:
+        """Wait until a split may be begun; one that somebody waits for may always be, or the run would stand still.
 
         Raises:
             Cancelled: the run is being stopped.
         """
         with self._changed:
-            self._changed.wait_for(lambda: not self.closed or self._cancelled)
+            self._changed.wait_for(lambda: not self.closed or self._cancelled or split <= max(self._needed.values()))
             if self._cancelled:
                 raise Cancelled
 

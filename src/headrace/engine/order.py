@@ -26,6 +26,11 @@ class Reorder:
         self.held_bytes = 0
 
     @property
+    def needed_split(self) -> int:
+        """The split whose rows are waited for; beyond all splits at the end."""
+        return self._units[self._at].split if not self.complete else 2**62
+
+    @property
     def complete(self) -> bool:
         """Whether every unit has come to its end."""
         return self._at >= len(self._units)

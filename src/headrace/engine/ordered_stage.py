@@ -165,5 +165,5 @@ def in_order(reorder: Reorder, block: Block, gate: Gate) -> Iterator[Block]:
     """Add a block to a reorder buffer whose bytes the gate counts."""
     held = reorder.held_bytes
     ready = list(reorder.add(block))
-    gate.hold(reorder.held_bytes - held)
+    gate.hold(reorder.held_bytes - held, keeper=id(reorder), needed_split=reorder.needed_split)
     return iter(ready)

@@ -73,16 +73,17 @@ class ReadStage(StageRun):
             task.close()
 
     def _take_split(self, clock: StageClock) -> int | None:
-        with clock.blocking():
-            self._gate.wait()
         with self._take:
-            while self._next < len(self._splits):
-                index = self._next
+            while self._next < len(self._splits) and not self.outlet.needs(Unit(self._base + self._next)):
                 self._next += 1
-                if self.outlet.needs(Unit(self._base + index)):
-                    return index
                 self._counts["found"] += 1
-        return None
+            if self._next >= len(self._splits):
+                return None
+            index = self._next
+            self._next += 1
+        with clock.blocking():
+            self._gate.wait(self._base + index)
+        return index
 
     def _read(self, index: int) -> Iterator[Block]:
         split, unit = self._splits[index], Unit(self._base + index)
