@@ -85,11 +85,6 @@ class Channel:
                 lambda: (self._waiting and not self._blocks) or self.discarding or self._cancelled, timeout_secs
             )
 
-    def add_producer(self) -> None:
-        """Count one more producer; to be called while another one is still at work."""
-        with self._changed:
-            self._producers += 1
-
     def close(self) -> None:
         """Say that one producer is done."""
         with self._changed:

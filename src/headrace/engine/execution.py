@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.engine.balance import verdict
+from headrace.engine.channel import Cancelled
 from headrace.engine.inputs import changes, refuse
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.commit.committer import Committer
     from headrace.engine.options import ExecutionOptions
-    from headrace.engine.wiring import Wired
+    from headrace.engine.stage_run import StageRun
     from headrace.records.block import Block
     from headrace.sources.source import Split
 
@@ -45,7 +46,7 @@ class Execution:
         self._committers: dict[int, Committer] = {}
         self._splits: dict[int, Sequence[Split]] = {}
         self._bases: Mapping[int, int] = {}
-        self._wired: Wired | None = None
+        self._stages: tuple[StageRun, ...] = ()
         self._switch_secs = sys.getswitchinterval()
         self._began = time.perf_counter()
         self._ended: float | None = None
@@ -82,11 +83,11 @@ class Execution:
             committers=self._committers,
             on_split=self._note_split,
         )
-        self._wired = wired = wiring.build()
-        self._memory.watch(lambda: [pid for stage in wired.stages for pid in stage.worker_pids()])
+        self._stages = stages = wiring.build()
+        self._memory.watch(lambda: [pid for stage in stages for pid in stage.worker_pids()])
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECS))
         try:
-            for stage in wired.stages:
+            for stage in stages:
                 stage.start()
         finally:
             self._state.all_started()
@@ -104,17 +105,13 @@ class Execution:
                 break
         self._end()
         self._raise_error()
-        assert self._wired is not None
-        error = verdict(self._wired.stages, {})
+        error = verdict(self._stages, {})
         if isinstance(error, BalanceError):
             raise error
 
     def blocks(self) -> Iterator[Block]:
         """Yield the collected blocks in order, then do as `wait()`; leaving early stops the run."""
-        assert self._wired is not None
-        (collect,) = self._wired.of_kind(CollectStage)
-        from headrace.engine.channel import Cancelled
-
+        (collect,) = [stage for stage in self._stages if isinstance(stage, CollectStage)]
         with suppress(Cancelled):
             yield from collect.blocks()
         self.wait()
@@ -130,7 +127,7 @@ class Execution:
         if self._closed:
             return
         self._closed = True
-        if self._wired is not None and not self._state.wait(0):
+        if self._stages and not self._state.wait(0):
             self.stop()
         self._abort()
 
@@ -139,14 +136,12 @@ class Execution:
     def statistics(self) -> RunStatistics:
         """Return a snapshot."""
         self._memory.look()
-        wired = self._wired
-        stages = () if wired is None else wired.stages
         return RunStatistics(
             elapsed_secs=(self._ended or time.perf_counter()) - self._began,
             done=self._ended is not None,
             peak_memory_bytes=self._memory.peak_bytes,
-            sources=tuple(stage.source_statistics() for stage in stages if isinstance(stage, ReadStage)),
-            stages=tuple(stage.statistics() for stage in stages if stage.stage.kind != "output"),
+            sources=tuple(stage.source_statistics() for stage in self._stages if isinstance(stage, ReadStage)),
+            stages=tuple(stage.statistics() for stage in self._stages if stage.stage.kind != "output"),
             sinks=tuple(committer.statistics() for committer in self._committers.values()),
         )
 
@@ -202,26 +197,21 @@ class Execution:
             if n not in recorded
         )
 
-    def _note_split(self, read: Read, split: Split) -> None:
+    def _note_split(self, read: Read, index: int) -> None:
         """Record a split's digest before its rows are read, so that a touched file can be told from a changed one."""
         from headrace.engine.commit.journal import SplitRecord
 
         if not self._committers:
             return
-        number = self._bases[id(read)] + self._index_of(read, split)
+        split = self._splits[id(read)][index]
         record = SplitRecord(
-            number=number,
+            number=self._bases[id(read)] + index,
             label=split.label,
             version=read.source.version(split),
             fingerprint=read.source.fingerprint(split),
         )
         for committer in self._committers.values():
             committer.record_splits([record])
-
-    def _index_of(self, read: Read, split: Split) -> int:
-        if read.shuffle_seed is None:
-            return split.number
-        return next(i for i, s in enumerate(self._splits[id(read)]) if s.number == split.number)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

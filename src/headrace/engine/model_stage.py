@@ -14,10 +14,11 @@ import pyarrow as pa
 from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
 from headrace.engine.predict import batch_of
-from headrace.engine.stage_run import StageRun
+from headrace.engine.stage_run import StageRun, pids_of
 from headrace.engine.steps import with_column
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
+from headrace.metrics.statistics import merged
 from headrace.model.batching import Batcher
 from headrace.records.cutter import Pieces
 from headrace.records.plain import array_of_numbers
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.engine.clock import StageClock
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
+    from headrace.engine.processes.replica import ProcessReplica
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics
@@ -47,14 +49,6 @@ class _Open:
 
     block: Block
     pieces: Pieces
-    taken: int = 0
-
-
-@dataclass(slots=True)
-class _Share:
-    """The part of a batch that comes from one block, already cut out as a piece of its cover."""
-
-    piece: Block
 
 
 class ModelStage(StageRun):
@@ -72,7 +66,7 @@ class ModelStage(StageRun):
         on_error: str,
         gate: Gate,
         shared_task: PredictTask,
-        make_process: Callable[[str], Task] | None,
+        make_process: Callable[[str], ProcessReplica] | None,
         make_steps: Callable[[], Task],
     ) -> None:
         super().__init__(stage, state, outlet, inbox)
@@ -86,6 +80,7 @@ class ModelStage(StageRun):
         self._ended = False
         self._task = shared_task
         self._make_process = make_process
+        self._models: list[PredictTask | ProcessReplica] = [shared_task] if make_process is None else []
         self._make_steps = make_steps
         self._loading = threading.Lock()
         self._loaded = False
@@ -97,9 +92,9 @@ class ModelStage(StageRun):
         steps, task = self._make_steps(), None
         with self._lock:
             self._tasks.append(steps)
-        steps.open()
         outgoing = _Outgoing(self, steps, clock)
         try:
+            steps.open()
             while (batch := self._next(clock, outgoing)) is not None:
                 if task is None:
                     task = self._loaded_task(number)
@@ -111,11 +106,12 @@ class ModelStage(StageRun):
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _next(self, clock: StageClock, outgoing: _Outgoing) -> list[_Share] | None:
+    def _next(self, clock: StageClock, outgoing: _Outgoing) -> list[Block] | None:
         """Return the next batch; None at the end of the input. One replica at a time waits for rows."""
         if not self._admission.acquire(blocking=False):
             outgoing.flush()
-            self._admission.acquire()
+            with clock.starving():
+                self._admission.acquire()
         try:
             while True:
                 now = time.monotonic()
@@ -127,14 +123,14 @@ class ModelStage(StageRun):
                 if self._ended:
                     return None
                 outgoing.flush()
-                self._admit(clock, now)
+                self._admit(clock, outgoing, now)
                 if self.outlet.unwanted:
                     assert self.inbox is not None
                     self.inbox.discard()
         finally:
             self._admission.release()
 
-    def _admit(self, clock: StageClock, now: float) -> None:
+    def _admit(self, clock: StageClock, outgoing: _Outgoing, now: float) -> None:
         """Take one block in, or note that the time for a batch has come."""
         due = self._batcher.wait_until(now)
         timeout = None if due is None else max(0.0, due - now)
@@ -149,23 +145,22 @@ class ModelStage(StageRun):
             return
         if block.num_rows == 0:
             # A call for no rows is never made; the block passes for its cover and its failures.
-            self.emit(self._unanswered(block), clock)
+            outgoing.add(self._unanswered(block))
             return
-        assert self.inbox is not None
         self._opened += 1
         self._open[self._opened] = _Open(block, Pieces(block))
         self._row_counts.rows_in += block.num_rows
         self._batcher.add(self._opened, block.num_rows, time.monotonic())
 
-    def _shares(self, pieces: Sequence[Piece]) -> list[_Share]:
-        """Cut the rows of a batch out of their blocks."""
+    def _shares(self, pieces: Sequence[Piece]) -> list[Block]:
+        """Cut the rows of a batch out of their blocks, as pieces of those blocks' cover."""
         shares = []
         for piece in pieces:
             opened = self._open[piece.source]
             block, last = opened.block, piece.first + piece.count
             ordinals = None if block.ordinals is None else block.ordinals[piece.first : last]
             rows = block.batch.slice(piece.first, piece.count)
-            shares.append(_Share(opened.pieces.piece(rows, ordinals, (), before=last)))
+            shares.append(opened.pieces.piece(rows, ordinals, (), before=last))
             if last >= block.num_rows:
                 del self._open[piece.source]
         return shares
@@ -189,6 +184,7 @@ class ModelStage(StageRun):
         """Return this replica's task with its model loaded; threads share one, and wait while it loads."""
         if self._make_process is not None:
             task = self._make_process(f"{self._name}#{number}")
+            self._models.append(task)
             task.open()
             return task
         with self._loading:
@@ -206,9 +202,9 @@ class ModelStage(StageRun):
         elif last:
             self._task.close()
 
-    def _answer(self, task: Task, shares: list[_Share], outgoing: _Outgoing) -> None:
+    def _answer(self, task: Task, shares: list[Block], outgoing: _Outgoing) -> None:
         """Run one batch and send its rows on."""
-        batch = batch_of([share.piece.batch for share in shares], self._node.spec)
+        batch = batch_of([share.batch for share in shares], self._node.spec)
         started = time.perf_counter()
         (answered,) = task.process(batch)
         seconds = time.perf_counter() - started
@@ -218,8 +214,8 @@ class ModelStage(StageRun):
             self._raise(answered, shares)
         first = 0
         for share in shares:
-            outgoing.add(self._settle(share.piece, answered, first))
-            first += share.piece.num_rows
+            outgoing.add(self._settle(share, answered, first))
+            first += share.num_rows
         with self._lock:
             self._row_counts.rows_out += answered.num_rows
             self._row_counts.failed += len(answered.failures)
@@ -244,14 +240,14 @@ class ModelStage(StageRun):
             rows = with_column(rows, name, column.slice(a, b - a))
         return piece.derive(rows, parents, failures, errors=answered.errors if first == 0 else 0)
 
-    def _raise(self, answered: Block, shares: list[_Share]) -> None:
+    def _raise(self, answered: Block, shares: list[Block]) -> None:
         failure = answered.failures[0]
         first = 0
         for share in shares:
-            if failure.ordinal < first + share.piece.num_rows:
-                place = where(share.piece, failure.ordinal - first)
+            if failure.ordinal < first + share.num_rows:
+                place = where(share, failure.ordinal - first)
                 break
-            first += share.piece.num_rows
+            first += share.num_rows
         raise StageError(
             f"step {self._name!r} failed on {place} ({failure.error_type}: {failure.message}); "
             "pass on_error='dead_letter' to set such rows aside and go on"
@@ -265,8 +261,12 @@ class ModelStage(StageRun):
 
     def model_statistics(self) -> ModelStatistics | None:
         """Return the model's numbers and the size that the batcher aims at."""
-        known = self._task.model_statistics()
-        return None if known is None else replace(known, target_batch_rows=self._batcher.target_rows)
+        known = [found for model in list(self._models) if (found := model.statistics()) is not None]
+        return replace(merged(known), target_batch_rows=self._batcher.target_rows) if known else None
+
+    def worker_pids(self) -> list[int]:
+        """Return the ids of the processes that hold a copy of the model."""
+        return pids_of(self._models)
 
 
 class _Outgoing:

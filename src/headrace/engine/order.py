@@ -48,3 +48,8 @@ class Reorder:
             if self._place == END:
                 self._at, self._place = self._at + 1, START
             yield following
+
+    def clear(self) -> None:
+        """Let go what waits: no more is wanted."""
+        self._waiting.clear()
+        self.held_bytes = 0

@@ -56,13 +56,19 @@ class OrderedStage(StageRun):
                 for out in self.take(ready):
                     self.counts.rows_out += out.num_rows
                     self.emit(out, clock)
-                if self.enough or self.outlet.unwanted:
-                    assert self.inbox is not None
-                    self.inbox.discard()
+            if self.enough or self.outlet.unwanted:
+                self._refuse_more(reorder)
         for out in self.rest():
             self.counts.rows_out += out.num_rows
             self.emit(out, clock)
         self.counts.filtered = self.counts.rows_in - self.counts.rows_out
+
+    def _refuse_more(self, reorder: Reorder) -> None:
+        """Drop what comes, and what waits for it: readers must not wait for room that it takes up."""
+        assert self.inbox is not None
+        self.inbox.discard()
+        self._gate.hold(-reorder.held_bytes, keeper=id(reorder), needed_split=reorder.needed_split)
+        reorder.clear()
 
     @property
     def enough(self) -> bool:

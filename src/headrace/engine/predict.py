@@ -50,10 +50,9 @@ class PredictTask:
         try:
             prediction = self._predictor.predict(block.batch)
         except StageError as error:
-            row = getattr(error, "row", None)
-            if row is None:
+            if error.row is None:
                 raise
-            failure = self._failure(error.__cause__ or error, row)
+            failure = self._failure(error.__cause__ or error, error.row)
             yield block.derive(block.batch.slice(0, 0), np.array([], dtype=np.int64), [failure])
             return
         yield self._answered(block, self._predictor, prediction)
@@ -68,7 +67,7 @@ class PredictTask:
         if self._predictor is not None:
             self._predictor.close()
 
-    def model_statistics(self) -> ModelStatistics | None:
+    def statistics(self) -> ModelStatistics | None:
         """Return the predictor's numbers once the model is loaded."""
         return self._predictor.statistics() if self._predictor is not None else None
 

@@ -41,7 +41,7 @@ class ReadStage(StageRun):
         base: int,
         gate: Gate,
         make_task: Callable[[], Task],
-        on_split: Callable[[Split], None],
+        on_split: Callable[[int], None],
         fail: Callable[[Block], None],
     ) -> None:
         super().__init__(stage, state, outlet, inbox=None)
@@ -87,7 +87,7 @@ class ReadStage(StageRun):
 
     def _read(self, index: int) -> Iterator[Block]:
         split, unit = self._splits[index], Unit(self._base + index)
-        self._on_split(split)
+        self._on_split(index)
         try:
             for block in up_to_end(self._node.source.read(split, columns=self._node.columns)):
                 self._count("rows", block.num_rows)

@@ -6,15 +6,16 @@ import threading
 from typing import TYPE_CHECKING
 
 from headrace.engine.clock import StageClock
+from headrace.engine.task import StepCounts
 from headrace.metrics.statistics import StageStatistics, StepStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headrace.engine.channel import Channel
     from headrace.engine.outlet import Outlet
     from headrace.engine.state import RunState
-    from headrace.engine.task import StepCounts, Task
+    from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
@@ -30,30 +31,32 @@ class StageRun:
         self.inbox = inbox
         self._clocks: list[StageClock] = []
         self._tasks: list[Task] = []
-        self._alive = 0
+        self._started = self._alive = 0
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Start the replicas."""
-        self._alive = self.stage.replicas
+        # All are alive before the first one can end, so that the outlet is not closed early.
+        self._started = self._alive = self.stage.replicas
         for number in range(self.stage.replicas):
-            self.state.spawn(lambda number=number: self._replica(number), f"{self.stage.name}#{number}")  # type: ignore[misc]
+            self._spawn(number)
 
     def add_replica(self) -> None:
         """Start one more replica while others are at work."""
         with self._lock:
             if not self._alive:
                 return
-            number = len(self._clocks)
+            number = self._started
+            self._started += 1
             self._alive += 1
+        self._spawn(number)
+
+    def _spawn(self, number: int) -> None:
         self.state.spawn(lambda: self._replica(number), f"{self.stage.name}#{number}")
 
     def work(self, number: int, clock: StageClock) -> None:
         """Do one replica's share of the stage's work."""
         raise NotImplementedError
-
-    def finish(self) -> None:
-        """Do what is due once, after the last replica has ended without an error."""
 
     def emit(self, block: Block, clock: StageClock) -> None:
         """Send a block on."""
@@ -88,28 +91,24 @@ class StageRun:
             with clock.running():
                 self.work(number, clock)
         except BaseException as error:
+            # Before this replica counts as ended: the last one must not close the outlet as if all were well.
             self.state.fail_unless_cancelled(error)
         with self._lock:
             self._alive -= 1
             last = self._alive == 0
         if last and not self.state.stopping.is_set():
-            self.finish()
             self.outlet.close()
 
     def worker_pids(self) -> list[int]:
         """Return the ids of worker processes at work for this stage."""
-        pids = [getattr(task, "pid", None) for task in list(self._tasks)]
-        return [pid for pid in pids if pid is not None]
+        return pids_of(self._tasks)
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sum the counts of all replicas, by step."""
         total: dict[str, StepCounts] = {}
         for task in list(self._tasks):
             for name, counts in task.counts().items():
-                if name in total:
-                    total[name].add(counts)
-                else:
-                    total[name] = _copy(counts)
+                total.setdefault(name, StepCounts()).add(counts)
         return total
 
     def statistics(self) -> StageStatistics:
@@ -149,7 +148,7 @@ class StageRun:
         return None
 
 
-def _copy(counts: StepCounts) -> StepCounts:
-    copy = type(counts)()
-    copy.add(counts)
-    return copy
+def pids_of(tasks: Iterable[Task]) -> list[int]:
+    """Return the process ids of those tasks that run in worker processes."""
+    pids = [getattr(task, "pid", None) for task in list(tasks)]
+    return [pid for pid in pids if pid is not None]

@@ -19,7 +19,6 @@ class RunState:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
         self._alive = 1  # the caller, until it has started all threads
         self._on_stop: list[Callable[[], None]] = []
         self._done = threading.Event()
@@ -37,9 +36,7 @@ class RunState:
         """Run `work` in a thread; an exception in it stops the run."""
         with self._lock:
             self._alive += 1
-        thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
 
     def all_started(self) -> None:
         """Say that no more threads are to come but those that threads start; the run ends with the last of them."""

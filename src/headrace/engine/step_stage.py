@@ -46,7 +46,6 @@ class StepStage(StageRun):
         self._began = time.perf_counter()
         self._decided = threading.Lock()
         self._workers_wanted = stage.max_process_replicas if make_process is not None else 0
-        self._worker_numbers: set[int] = set()
 
     def work(self, number: int, clock: StageClock) -> None:
         """Pass blocks through one replica's task."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -38,10 +38,14 @@ class StepChain:
         self._steps = tuple(steps)
         self._on_error = on_error
         self._runners: list[_StepRunner] = []
+        self._opened = ExitStack()
 
     def open(self) -> None:
         """Make the functions, calling `setup()` where classes have it."""
-        self._runners = [_RUNNERS[step.kind](step, step.on_error or self._on_error) for step in self._steps]
+        for step in self._steps:
+            runner = _RUNNERS[step.kind](step, step.on_error or self._on_error)
+            self._runners.append(runner)
+            self._opened.callback(runner.close)
 
     def process(self, block: Block) -> Iterator[Block]:
         """Run the block through all steps."""
@@ -52,9 +56,8 @@ class StepChain:
         return {runner.step.name: runner.counts for runner in self._runners}
 
     def close(self) -> None:
-        """Call `close()` where classes have it."""
-        for runner in self._runners:
-            runner.close()
+        """Call `close()` where classes have it, of the last step first, also where others fail to close."""
+        self._opened.close()
 
     def _from(self, index: int, block: Block) -> Iterator[Block]:
         if index == len(self._runners):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
     from headrace.engine.options import ExecutionOptions
+    from headrace.engine.processes.replica import ProcessReplica
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
@@ -36,18 +36,6 @@ if TYPE_CHECKING:
     from headrace.plan.steps import OnError
     from headrace.records.block import Block
     from headrace.sources.source import Split
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wired:
-    """The stages of a run, in plan order."""
-
-    stages: tuple[StageRun, ...]
-    gate: Gate
-
-    def of_kind(self, kind: type[Any]) -> list[Any]:
-        """Return the stages of one class."""
-        return [stage for stage in self.stages if isinstance(stage, kind)]
 
 
 class Wiring:
@@ -61,7 +49,7 @@ class Wiring:
         *,
         splits: Mapping[int, Sequence[Split]],
         committers: Mapping[int, Committer],
-        on_split: Callable[[Read, Split], None],
+        on_split: Callable[[Read, int], None],
     ) -> None:
         self._plan, self._state, self._options = plan, state, options
         self._splits, self._committers, self._on_split = splits, committers, on_split
@@ -73,8 +61,8 @@ class Wiring:
         self._runs: dict[int, StageRun] = {}
         """By the node at a stage's head."""
 
-    def build(self) -> Wired:
-        """Make channels first, then stages."""
+    def build(self) -> tuple[StageRun, ...]:
+        """Make the stages, in plan order; channels first."""
         edges = {id(stage): self._targets(stage.tail, ()) for stage in self._fused if stage.kind != "output"}
         producers: dict[int, int] = {}
         for stage in self._fused:
@@ -90,7 +78,7 @@ class Wiring:
         for stage in self._fused:
             if stage.kind != "union":
                 self._runs[id(stage.head)] = self._run(stage, edges.get(id(stage), []))
-        return Wired(stages=tuple(self._runs.values()), gate=self._gate)
+        return tuple(self._runs.values())
 
     # -- edges -----------------------------------------------------------------------------------------------------
 
@@ -220,10 +208,12 @@ class Wiring:
     def _steps(self, stage: Stage) -> Callable[[], Task]:
         return partial(StepChain, stage.steps, self._options.on_error)
 
-    def _in_process(self, make_task: Callable[[], Task], *, share: int | None = None) -> Callable[[str], Task]:
+    def _in_process(
+        self, make_task: Callable[[], Task], *, share: int | None = None
+    ) -> Callable[[str], ProcessReplica]:
         """Return how to make a replica in a worker process; `share` workers divide the cores among their threads."""
 
-        def make(name: str) -> Task:
+        def make(name: str) -> ProcessReplica:
             from headrace.engine.processes.replica import ProcessReplica
             from headrace.engine.processes.start import thread_environment
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,31 @@ class ModelStatistics:
     def mean_batch_rows(self) -> float:
         """Mean rows a batch."""
         return self.rows / self.batches if self.batches else 0.0
+
+
+def merged(copies: Sequence[ModelStatistics]) -> ModelStatistics:
+    """Return what the copies of one model did together; they load side by side, and the slowest quantiles stand.
+
+    >>> one, two = (ModelStatistics(handler="H", rows=rows, load_secs=1.0 * rows) for rows in (2, 3))
+    >>> merged([one, two]).rows, merged([one, two]).load_secs
+    (5, 3.0)
+    """
+    if len(copies) == 1:
+        return copies[0]
+    histogram: Counter[int] = Counter()
+    for copy in copies:
+        histogram.update(copy.batch_rows_histogram)
+    return ModelStatistics(
+        handler=copies[0].handler,
+        load_secs=max(copy.load_secs for copy in copies),
+        loads=sum(copy.loads for copy in copies),
+        calls=sum(copy.calls for copy in copies),
+        batches=sum(copy.batches for copy in copies),
+        rows=sum(copy.rows for copy in copies),
+        batch_rows_histogram=dict(sorted(histogram.items())),
+        latency_p50_secs=max(copy.latency_p50_secs for copy in copies),
+        latency_p99_secs=max(copy.latency_p99_secs for copy in copies),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.errors import PlanError
-from headrace.plan.nodes import MapBatches, Node, Read, RunInference, Shuffle, Union, Write, upstreams
+from headrace.plan.nodes import Node, Read, Shuffle, Union, Write, upstreams
 from headrace.records.block import Unit
 
 if TYPE_CHECKING:
@@ -162,13 +162,3 @@ AUTOMATIC = "\0"
 def is_automatic(name: str) -> bool:
     """Say whether a step's name was made by Headrace."""
     return name.endswith(AUTOMATIC)
-
-
-def is_model(node: AnyNode) -> bool:
-    """Say whether a node runs a model."""
-    return isinstance(node, RunInference)
-
-
-def is_step(node: AnyNode) -> bool:
-    """Say whether a node is a MapBatches."""
-    return isinstance(node, MapBatches)
