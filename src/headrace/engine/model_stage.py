@@ -284,7 +284,8 @@ class _Outgoing:
         if not self._waiting:
             self._since = time.perf_counter()
         self._waiting.append(piece)
-        if time.perf_counter() - self._since >= EMIT_SECS or piece.nbytes > 2**20:
+        waited = time.perf_counter() - self._since
+        if self._stage.outlet.settles or waited >= EMIT_SECS or piece.nbytes > 2**20:
             self.flush()
 
     def flush(self) -> None:
