@@ -91,9 +91,16 @@ def test_rows_that_wait_in_queues_are_not_through() -> None:
     assert (now.rows, now.rows_per_sec, now.share, now.eta_secs) == (250, 25.0, 0.25, 30.0)
 
 
+def test_rows_that_a_model_has_taken_in_but_not_answered_are_not_through() -> None:
+    source = SourceStatistics(name="read", rows=1_000, splits=1, splits_read=1, bytes_total=9, bytes_read=9)
+    model = StageStatistics(name="infer", steps=(StepStatistics(name="infer", rows_in=1_000, rows_out=90, failed=10),))
+    now = progress_of(RunStatistics(elapsed_secs=10.0, sources=(source,), stages=(model,)))
+    assert (now.rows, now.share, now.eta_secs) == (100, 0.1, 90.0)
+
+
 def test_filtered_rows_are_through() -> None:
     source = SourceStatistics(name="read", rows=100, splits=1, splits_read=1)
-    steps = (StepStatistics(name="few", rows_in=100, rows_out=5, filtered=95), StepStatistics(name="infer", rows_in=5))
+    steps = (StepStatistics(name="few", rows_in=100, rows_out=5, filtered=95), StepStatistics(name="infer", rows_in=5, rows_out=5))
     now = progress_of(
         RunStatistics(elapsed_secs=1.0, sources=(source,), stages=(StageStatistics(name="s", steps=steps),))
     )
@@ -152,3 +159,32 @@ def test_table_has_a_row_a_stage() -> None:
     assert "infer_1" in text
     assert "2 failed" in text
     assert "5.0 MB" in text
+
+
+def drawn(statistics: RunStatistics, *, columns: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(table_of(statistics, columns=columns))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_the_only_reader_shows_the_rows_read() -> None:
+    reading = RunStatistics(sources=HALF_WAY.sources, stages=(StageStatistics(name="read"), *HALF_WAY.stages))
+    (line,) = [line for line in drawn(reading, columns=100) if "read " in line]
+    assert " 500 " in line
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_words() -> None:
+    lines = drawn(HALF_WAY, columns=45)
+    assert [word for word in ("stage", "rows", "busy", "batch") if word not in "".join(lines)] == []
+    assert "starved" not in "".join(lines)
+    assert any(line.startswith("500 rows  50 rows/s  10.0 s left") for line in lines)
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream, snapshot = Terminal(), Watched(2)
+    with show_progress(snapshot, stream=stream):
+        assert snapshot.asked.wait(10)
+    assert stream.getvalue().splitlines()[0] == line_of(HALF_WAY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ ProgressMode: TypeAlias = Literal["auto", "rich", "plain", "none"]
 LINE_SECS = 5.0
 """Pause between two plain lines; a job that ends sooner prints none."""
 FRAME_SECS = 0.25
+NARROW_COLUMNS = 72
+"""Terminals with fewer columns get a smaller table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +85,12 @@ def show_progress(
 ) -> Iterator[None]:
     """Show `snapshot()` on `stream` while the block runs; from a thread of its own.
 
-    "auto" is "rich" on a terminal and "plain" elsewhere. However the block ends, the thread ends with it and the
+    "auto" is "rich" on a terminal (but a dumb one) and "plain" elsewhere. However the block ends, the thread ends with it and the
     terminal is as it was. A stream that was closed by its reader ends the showing, never the run.
     """
     if mode == "auto":
-        mode = "rich" if stream.isatty() else "plain"
+        # On a terminal that cannot move its cursor rich would show nothing at all.
+        mode = "rich" if stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown") else "plain"
     if mode == "none":
         yield
         return
@@ -122,40 +126,55 @@ def _show_live(snapshot: Callable[[], RunStatistics], stream: TextIO, stop: thre
     try:
         with live:
             while not stop.wait(FRAME_SECS):
-                live.update(table_of(snapshot()), refresh=True)
+                live.update(table_of(snapshot(), columns=live.console.width), refresh=True)
     except (OSError, ValueError):
         return
 
 
-def table_of(statistics: RunStatistics) -> Table:
-    """Draw a snapshot: one row a stage, and the whole below."""
+def table_of(statistics: RunStatistics, *, columns: int = 80) -> Table:
+    """Draw a snapshot for a terminal of so many columns: one row a stage, and the whole below."""
     from rich import box
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
+    narrow = columns < NARROW_COLUMNS
     now = progress_of(statistics)
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("stage", "rows", "busy", "starved", "blocked", "queue", "batch"):
-        table.add_column(name, justify="left" if name == "stage" else "right")
+    table.add_column("stage", no_wrap=True, overflow="ellipsis")
+    for name in ("rows", "busy", *(() if narrow else ("starved", "blocked", "queue")), "batch"):
+        table.add_column(name, justify="right", no_wrap=True)
     for stage in statistics.stages:
-        rows = max((step.rows_out for step in stage.steps), default=0)
-        times = (stage.busy, stage.starved, stage.blocked)
-        shares = [percent(share_of_run(stage, share, statistics.elapsed_secs)) for share in times]
-        shares.append(percent(stage.queue_fill))
+        busy, *waiting = (
+            percent(share_of_run(stage, share, statistics.elapsed_secs))
+            for share in (stage.busy, stage.starved, stage.blocked)
+        )
+        waiting = [] if narrow else [*waiting, percent(stage.queue_fill)]
         batch = f"{stage.model.mean_batch_rows:,.0f}" if stage.model else ""
-        table.add_row(stage.name, f"{rows:,}", *shares, batch)
-    left = f"{duration(now.eta_secs)} left" if now.eta_secs is not None else ""
+        table.add_row(stage.name, _rows_of(stage, statistics), busy, *waiting, batch)
+    summary = [f"{count(now.rows, 'row')}", f"{now.rows_per_sec:,.0f} rows/s"]
+    summary += [f"{duration(now.eta_secs)} left"] if now.eta_secs is not None else []
+    summary += [amount(statistics.peak_memory_bytes)] if statistics.peak_memory_bytes and not narrow else []
     failed = _failed(statistics)
-    memory = amount(statistics.peak_memory_bytes) if statistics.peak_memory_bytes else ""
-    summary = [f"{count(now.rows, 'row')}", f"{now.rows_per_sec:,.0f} rows/s", left, memory]
     summary += [f"[red]{failed:,} failed[/red]"] if failed else []
-    whole = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=1.0, completed=now.share or 0.0, pulse=now.share is None, width=30)
-    whole.add_row(bar, *[cell for cell in summary if cell])
+    bar = ProgressBar(total=1.0, completed=now.share or 0.0, pulse=now.share is None, width=min(30, columns))
     outer = Table.grid()
     outer.add_row(table)
-    outer.add_row(whole)
+    if narrow:
+        outer.add_row(bar)
+        outer.add_row("  ".join(summary))
+    else:
+        whole = Table.grid(padding=(0, 2))
+        whole.add_row(bar, *summary)
+        outer.add_row(whole)
     return outer
+
+
+def _rows_of(stage: StageStatistics, statistics: RunStatistics) -> str:
+    """Count what a stage has let through; a reader has no steps, and is told from others where there is but one."""
+    if stage.steps:
+        return f"{max(step.rows_out for step in stage.steps):,}"
+    readers = [one.name for one in statistics.stages if not one.steps]
+    return f"{statistics.sources[0].rows:,}" if len(statistics.sources) == 1 and readers == [stage.name] else ""
 
 
 def _stage_cell(stage: StageStatistics, elapsed_secs: float) -> str:
@@ -181,7 +200,9 @@ def _share_through(statistics: RunStatistics) -> float:
     """
     share, offered = 1.0, sum(source.rows for source in statistics.sources)
     for step in (step for stage in statistics.stages for step in stage.steps):
-        share *= min(1.0, step.rows_in / offered) if offered else 1.0
+        # A model takes rows in long before it answers them; only of fan-out the rows that went in can be told.
+        settled = step.rows_in if step.fans_out else step.rows_out + step.filtered + step.failed
+        share *= min(1.0, settled / offered) if offered else 1.0
         offered = step.rows_out
     return share
 
