@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pyarrow as pa
 
 from headrace.engine import outlet as module
 from headrace.engine.channel import Channel
+from headrace.engine.commit.done import Done
 from headrace.engine.outlet import Edge, Needed, Outlet
-from headrace.records.block import Block, dense_block
+from headrace.records.block import Block, Unit, dense_block
 
 
 def block(rows: int = 3) -> Block:
@@ -51,3 +53,51 @@ def test_a_sink_that_takes_its_time_is_not_waited_for_again_and_again() -> None:
 
 def test_other_stages_are_not_waited_for() -> None:
     assert not outlet_into(Channel(budget_bytes=1, producers=1), into_sink=False).settles
+
+
+def test_everything_is_needed_by_who_collects() -> None:
+    needed = Needed(None)
+    assert needed.unit(Unit(3))
+    assert [piece.num_rows for piece in needed.pieces(block())] == [3]
+
+
+def test_what_a_sink_has_is_not_needed() -> None:
+    needed = Needed([(Done(frontier=(Unit(1), (2,))), ())])
+    assert not needed.unit(Unit(0))
+    assert needed.unit(Unit(1))
+    rest = [replace(block(), unit=unit) for unit in (Unit(0), Unit(1), Unit(2))]
+    assert [[p.start for p in needed.pieces(b)] for b in rest] == [[], [(2,)], [(0,)]]
+
+
+def test_several_sinks_get_the_whole_block_if_any_of_them_lacks_some() -> None:
+    ahead, behind = Done(frontier=(Unit(1), (2,))), Done(frontier=(Unit(0), (1,)))
+    needed = Needed([(ahead, ()), (behind, ())])
+    assert needed.unit(Unit(0))
+    assert [(p.start, p.end) for p in needed.pieces(block())] == [((0,), (3,))]
+    assert Needed([(ahead, ()), (ahead, ())]).pieces(block()) == []
+
+
+def test_a_sink_behind_a_union_is_asked_under_the_lane_that_the_union_adds() -> None:
+    first_lane_done = Done(frontier=(Unit(0, (1,)), (0,)))
+    through_first, through_second = (Needed([(first_lane_done, (lane,))]) for lane in (0, 1))
+    assert not through_first.unit(Unit(0))
+    assert through_second.unit(Unit(0))
+    (piece,) = through_second.pieces(block())
+    assert piece.unit == Unit(0)
+
+
+def test_a_consumer_behind_a_union_gets_blocks_under_its_lane() -> None:
+    channel = Channel(budget_bytes=1_000_000, producers=1)
+    Outlet([Edge(channel, (1,), Needed(None))]).put(block())
+    taken = channel.get()
+    assert taken is not None
+    assert taken.unit == Unit(0, (1,))
+
+
+def test_an_outlet_is_unwanted_when_every_consumer_has_had_enough() -> None:
+    channels = [Channel(budget_bytes=1_000_000, producers=1) for _ in range(2)]
+    outlet = Outlet([Edge(channel, (), Needed(None)) for channel in channels])
+    channels[0].discard()
+    assert not outlet.unwanted
+    channels[1].discard()
+    assert outlet.unwanted

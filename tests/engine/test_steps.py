@@ -222,3 +222,45 @@ def test_unit_and_lane_pass_through() -> None:
     block = Block(batch=pa.record_batch({"x": [1]}), unit=Unit(4, (1,)), start=(0,), end=END)
     out, _ = run([step("map", lambda r: r)], block)
     assert out[0].unit == Unit(4, (1,))
+
+
+def test_what_was_set_up_is_closed_also_where_a_later_step_fails_to_be() -> None:
+    closed = []
+
+    class Fine:
+        def __call__(self, row):
+            return row
+
+        def close(self):
+            closed.append("fine")
+
+    class Broken(Fine):
+        def setup(self):
+            raise OSError("no service")
+
+    chain = StepChain([step("map", Fine), Step(name="broken", kind="map", function=Broken)], "fail")
+    with pytest.raises(StageError, match="no service"):
+        chain.open()
+    chain.close()
+    assert closed == ["fine"]
+
+
+def test_a_step_that_cannot_be_closed_does_not_keep_others_from_it() -> None:
+    closed = []
+
+    class Fine:
+        def __call__(self, row):
+            return row
+
+        def close(self):
+            closed.append("fine")
+
+    class Broken(Fine):
+        def close(self):
+            raise OSError("gone")
+
+    chain = StepChain([step("map", Fine), Step(name="broken", kind="map", function=Broken)], "fail")
+    chain.open()
+    with pytest.raises(StageError, match="'broken' could not be closed"):
+        chain.close()
+    assert closed == ["fine"]

@@ -23,10 +23,12 @@ def array_of_numbers(values: NDArray[Any]) -> pa.Array:
     >>> array_of_numbers(np.array([1, 2])).type
     DataType(int64)
     """
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype == np.bool_:
         packed = np.packbits(values, bitorder="little")
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
-    if values.dtype.kind not in "iuf" or not values.dtype.isnative or values.dtype.itemsize > 8:
+    if values.dtype.kind not in "iuf" or values.dtype.itemsize > 8:
         return pa.array(values)
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, data])
