@@ -100,7 +100,10 @@ def test_rows_that_a_model_has_taken_in_but_not_answered_are_not_through() -> No
 
 def test_filtered_rows_are_through() -> None:
     source = SourceStatistics(name="read", rows=100, splits=1, splits_read=1)
-    steps = (StepStatistics(name="few", rows_in=100, rows_out=5, filtered=95), StepStatistics(name="infer", rows_in=5, rows_out=5))
+    steps = (
+        StepStatistics(name="few", rows_in=100, rows_out=5, filtered=95),
+        StepStatistics(name="infer", rows_in=5, rows_out=5),
+    )
     now = progress_of(
         RunStatistics(elapsed_secs=1.0, sources=(source,), stages=(StageStatistics(name="s", steps=steps),))
     )

@@ -85,8 +85,8 @@ def show_progress(
 ) -> Iterator[None]:
     """Show `snapshot()` on `stream` while the block runs; from a thread of its own.
 
-    "auto" is "rich" on a terminal (but a dumb one) and "plain" elsewhere. However the block ends, the thread ends with it and the
-    terminal is as it was. A stream that was closed by its reader ends the showing, never the run.
+    "auto" is "rich" on a terminal (but a dumb one) and "plain" elsewhere. However the block ends, the thread ends with
+    it and the terminal is as it was. A stream that was closed by its reader ends the showing, never the run.
     """
     if mode == "auto":
         # On a terminal that cannot move its cursor rich would show nothing at all.
