@@ -4,6 +4,7 @@
 #   make test       formatter, linter, types, layers and the core tests
 #   make test-all   what needs heavy frameworks, servers or long kills
 #   make lint       the checks without the tests;   make format   mend what can be mended
+#   make docs       write docs/reference from the code
 #   make bench BENCH=start-up     one benchmark (see `python -m benchmarks --list`)
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
@@ -15,7 +16,7 @@ PYTEST_ARGS ?=
 # No byte of the checkout is installed: the package is editable, so stamps depend on its metadata alone.
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all lint format docs bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed-demo
@@ -36,6 +37,9 @@ lint: $(VENV)/.installed-test
 format: $(VENV)/.installed-test
 	$(PY) -m ruff check --fix-only --quiet .
 	$(PY) -m ruff format .
+
+docs: $(VENV)/.installed-test
+	$(PY) docs/make_reference.py
 
 bench: $(VENV)/.installed-test
 	$(PY) -m benchmarks $(BENCH)
