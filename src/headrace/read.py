@@ -60,7 +60,7 @@ def read_csv(
         paths: files, folders, globs or URLs, as described at the top of this module.
         columns: the columns to keep; others are not even parsed.
         dtypes: types by column, such as {"zip": "string", "when": "timestamp[us]"}; they go before what is found.
-        delimiter: one character; pass "\t" for .tsv files.
+        delimiter: one character; pass "\t" for .tsv files. A header that seems to be cut at another is an error.
         null_values: what stands for null in columns that are not text.
         has_header: whether the first row holds the names; without it and `column_names` they are f0, f1, …
         column_names: names instead of the header's.

@@ -273,6 +273,30 @@ def test_equal_names_are_refused(tmp_path: Path) -> None:
     assert read(source(path, column_names=("a", "b"))).rows == [{"a": 1, "b": 2}]
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_a_header_that_is_cut_at_another_character_is_refused(tmp_path: Path, delimiter: str) -> None:
+    path = write(tmp_path / "a.csv", delimiter.join("ab") + "\n" + delimiter.join("12") + "\n")
+    with pytest.raises(SourceError, match="pass delimiter=") as caught:
+        source(path).schema()
+    assert repr(delimiter) in str(caught.value)
+    assert read(source(path, delimiter=delimiter)).rows == [{"a": 1, "b": 2}]
+    whole = delimiter.join("ab")
+    assert read(source(path, column_names=(whole,))).rows == [{whole: delimiter.join("12")}]
+
+
+def test_text_in_another_encoding_says_so(tmp_path: Path) -> None:
+    cell = write(tmp_path / "cell.csv", "a,b\n1,käse\n".encode("cp1252"))
+    (failure,) = read(source(cell)).failures
+    assert "is not UTF-8; pass the encoding" in failure.message
+    header = write(tmp_path / "header.csv", "a,käse\n1,2\n".encode("cp1252"))
+    with pytest.raises(SourceError, match=r"the header .* is not UTF-8; pass the encoding"):
+        source(header).schema()
+    assert read(source(header, column_names=("a", "b"))).rows == [{"a": 1, "b": 2}]
+    wide = write(tmp_path / "wide.csv", "a,b\n1,2\n".encode("utf-16"))
+    with pytest.raises(SourceError, match="encoding='utf16'"):
+        source(wide).schema()
+
+
 def test_bad_options() -> None:
     with pytest.raises(PlanError, match="delimiter"):
         source(Path("a.csv"), delimiter=",,")

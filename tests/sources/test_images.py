@@ -63,10 +63,13 @@ def test_the_turn_mark_is_applied() -> None:
     assert decode(file.getvalue()).shape == (60, 20, 3)
 
 
-@pytest.mark.parametrize("data", [b"", b"no picture", encoded("RGB")[:60]])
-def test_what_is_no_picture_is_named(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"cannot decode shelf/a\.png"):
+@pytest.mark.parametrize(
+    ("data", "why"), [(b"", "it is empty"), (b"no picture", "no picture of a kind"), (encoded("RGB")[:60], "")]
+)
+def test_what_is_no_picture_is_named(data: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=rf"cannot decode shelf/a\.png: .*{why}") as caught:
         DecodeImage()({"path": "shelf/a.png", "bytes": data})
+    assert "0x" not in str(caught.value)
 
 
 def test_black_and_white_spans_the_whole_range() -> None:
@@ -78,3 +81,8 @@ def test_black_and_white_spans_the_whole_range() -> None:
 def test_unknown_mode() -> None:
     with pytest.raises(PlanError, match="no mode 'RBG'"):
         DecodeImage(mode="RBG").check()
+
+
+def test_a_size_of_nothing() -> None:
+    with pytest.raises(PlanError, match=r"size=\(0, 8\)"):
+        DecodeImage(size=(0, 8)).check()

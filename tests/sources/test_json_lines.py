@@ -136,7 +136,10 @@ def test_an_array_is_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"a\.json holds one JSON array.*JSON Lines"):
         source(path).schema()
     path = put(tmp_path / "b.json", "{", ' "a": 1', "}")
-    with pytest.raises(SourceError, match=r"b\.json.*one object a line"):
+    with pytest.raises(SourceError, match=r"b\.json holds objects over several lines.*jq -c \. "):
+        source(path).schema()
+    path = put(tmp_path / "c.json", "1", "2")
+    with pytest.raises(SourceError, match=r"c\.json: no line .* object \('1' …\).*one object a line"):
         source(path).schema()
 
 

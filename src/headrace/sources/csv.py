@@ -24,7 +24,7 @@ from headrace.sources.agreement import (
     select_columns,
 )
 from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
-from headrace.sources.csv_parser import CsvParser
+from headrace.sources.csv_parser import ENCODING_ADVICE, CsvParser
 from headrace.sources.extents import CUT_ABOVE_BYTES, SPLIT_BYTES, aligned, fingerprint_of, plan_splits, version_of
 from headrace.sources.storage import ByteStream, codec_of, is_url
 
@@ -216,7 +216,7 @@ class CsvSource:
         end = begin + pieces.first_record_end(memoryview(data)[begin:], self.delimiter_byte)
         if begin >= len(data):
             return list(self.column_names or ()), begin
-        record = bytes(data[begin:end]).decode(errors="backslashreplace")
+        record = self._text_of(bytes(data[begin:end]), path)
         try:
             found = next(csv.reader([record], delimiter=self.delimiter), [])
         except csv.Error as error:
@@ -232,12 +232,32 @@ class CsvSource:
                 )
         elif not self.has_header:
             names = [f"f{i}" for i in range(len(found))]
+        elif other := _other_delimiter(found):
+            raise SourceError(
+                f"{path} has one column {found[0]!r} when it is cut at {self.delimiter!r}; pass delimiter={other!r}, "
+                f"or column_names=[{found[0]!r}] if it is one column indeed"
+            )
         twice = next((n for n in names if names.count(n) > 1), None)
         if twice is not None:
             raise SourceError(
                 f"{path} has two columns named {twice!r}; pass column_names=[…] to give each a name of its own"
             )
         return names, end if self.has_header else begin
+
+    def _text_of(self, record: bytes, path: str) -> str:
+        """Decode the first record; names are better refused than garbled."""
+        if b"\0" in record:
+            raise SourceError(
+                f"cannot read {path}: it holds zero bytes, as binary files and UTF-16 do; for text in UTF-16 pass "
+                "encoding='utf16', else check what kind of file it is"
+            )
+        try:
+            return record.decode()
+        except UnicodeDecodeError:
+            shown = record.decode(errors="backslashreplace")
+            if self.has_header and self.column_names is None:
+                raise SourceError(f"{path}: the header {shown[:100]!r} is not UTF-8; {ENCODING_ADVICE}") from None
+            return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +324,17 @@ class _FileReader:
     def _type_of(self, name: str) -> pa.DataType:
         index = self.schema.get_field_index(name)
         return pa.null() if index < 0 else self.schema.field(index).type
+
+
+def _other_delimiter(names: list[str]) -> str | None:
+    """Return the character that a header of one name is cut at more likely than where it was.
+
+    >>> _other_delimiter(["id;age"]), _other_delimiter(["id"]), _other_delimiter(["id;", "age"])
+    (';', None, None)
+    """
+    if len(names) != 1:
+        return None
+    return next((c for c in "\t;|" if c in names[0] and all(part.strip() for part in names[0].split(c))), None)
 
 
 def _never_closed(record: bytes) -> Misfit:

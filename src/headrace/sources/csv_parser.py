@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+ENCODING_ADVICE = "pass the encoding that the files have, such as encoding='cp1252'"
+
 
 @dataclass(slots=True)
 class Parsed:
@@ -82,12 +84,15 @@ class CsvParser:
             arrays.append(done.column)
             for row in done.misfits.tolist():
                 if row not in misfits:
-                    whole = {n: text.column(n)[row].as_py().decode(errors="backslashreplace") for n in self.names}
-                    misfits[row] = Misfit(self._misfit(name, whole[name]), whole)
+                    raw = {n: text.column(n)[row].as_py() for n in self.names}
+                    whole = {n: value.decode(errors="backslashreplace") for n, value in raw.items()}
+                    misfits[row] = Misfit(self._misfit(name, whole[name], broken=not is_utf8(raw[name])), whole)
         return Parsed(pa.RecordBatch.from_arrays(arrays, names=list(include)), ragged, misfits)
 
-    def _misfit(self, name: str, value: str) -> str:
+    def _misfit(self, name: str, value: str, *, broken: bool) -> str:
         shown = value if len(value) <= 100 else value[:100] + "…"
+        if broken:
+            return f"column {name!r}: {shown!r} is not UTF-8; {ENCODING_ADVICE}"
         whose = "asked for by dtypes=" if name in self.forced else "the type found in the sample"
         return (
             f"column {name!r}: {shown!r} is not {self.types[name]}, {whose}; "

@@ -45,6 +45,8 @@ class DecodeImage:
                 f"read_images: there is no mode {self.mode!r}; use 'RGB', 'L' (grey), 'RGBA' or another of {known}"
             )
         del Image, ImageMode
+        if self.size is not None and min(self.size) < 1:
+            raise PlanError(f"read_images: size={self.size} is (width, height) in pixels, both at least 1")
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Decode one row; raises ValueError where the bytes are no picture."""
@@ -60,8 +62,10 @@ def decode(
     Raises:
         ValueError: the bytes are no picture that Pillow can read, or a damaged one.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
+    if not data:
+        raise ValueError(f"cannot decode {label}: it is empty")
     try:
         with Image.open(io.BytesIO(data)) as opened:
             picture = ImageOps.exif_transpose(opened)
@@ -72,6 +76,8 @@ def decode(
             if size is not None and picture.size != size:
                 picture = picture.resize(size, Image.Resampling.BILINEAR if picture.mode != "1" else None)
             array = np.asarray(picture)
+    except UnidentifiedImageError as error:  # whose own message names an object in memory
+        raise ValueError(f"cannot decode {label}: it is no picture of a kind that Pillow knows") from error
     except Exception as error:  # Pillow's plugins raise whatever they like, struct.error and SyntaxError among them
         raise ValueError(f"cannot decode {label}: {error or type(error).__name__}") from error
     return array.astype(np.uint8) * 255 if array.dtype == bool else array

@@ -157,8 +157,14 @@ class JsonSource:
         lines = [line for line in data.split(b"\n") if line.strip()]
         rows = [row for row in map(_object, lines) if row is not None]
         if len(lines) > 1 and not rows:
+            if lines[0].strip() == b"{":
+                raise SourceError(
+                    f"{path} holds objects over several lines, but read_json reads JSON Lines (one object a line); "
+                    "convert it, for instance with: jq -c . old.json > new.jsonl"
+                )
+            shown = lines[0][:20].decode(errors="backslashreplace")
             raise SourceError(
-                f"{path}: no line at its beginning is a JSON object ({lines[0][:20]!r} …); "
+                f"{path}: no line at its beginning is a JSON object ({shown!r} …); "
                 "read_json reads JSON Lines, one object a line"
             )
         return rows
