@@ -1,6 +1,7 @@
 """Whole jobs on the embedded engine: branches, several sinks, dead letters, balance, resume."""
 
 import json
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -157,3 +158,69 @@ def test_processes_and_threads_write_the_same(tmp_path) -> None:
 def test_fan_out_goes_to_files_in_order(tmp_path) -> None:
     hr.range(20).flat_map(lambda r: [{"id": r["id"], "k": k} for k in range(r["id"])]).write_json(tmp_path / "o").run()
     assert [(r["id"], r["k"]) for r in lines(tmp_path / "o")] == [(i, k) for i in range(20) for k in range(i)]
+
+
+def test_a_failure_is_recorded_once_although_rows_come_by_two_ways(tmp_path) -> None:
+    def bad(row):
+        if row["id"] == 7:
+            raise ValueError("no")
+        return row
+
+    shared = hr.range(10).map(bad)
+    twice = shared.union(shared.filter(lambda r: r["id"] > 4))
+    twice.write_json(tmp_path / "out").run(on_error="dead_letter")
+    assert len(lines(tmp_path / "out")) == 9 + 4
+    assert [letter["row"]["id"] for letter in letters(tmp_path / "out")] == [7]
+    twice.random_shuffle(buffer_rows=5).write_json(tmp_path / "shuffled").run(on_error="dead_letter")
+    assert len(lines(tmp_path / "shuffled")) == 9 + 4
+    assert [letter["row"]["id"] for letter in letters(tmp_path / "shuffled")] == [7]
+
+
+def test_a_unions_inputs_follow_one_another_whatever_job_comes_first(tmp_path) -> None:
+    a, b = hr.from_items([{"id": 1}]), hr.from_items([{"id": 2}])
+    hr.run(b.write_json(tmp_path / "b"), a.union(b).write_json(tmp_path / "both"))
+    assert lines(tmp_path / "both") == [{"id": 1}, {"id": 2}]
+
+
+def test_several_sinks_of_different_sources_go_on_each_with_its_own(tmp_path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"id": {i}}}\n' for i in range(20)))
+
+    def run(bad):
+        a = hr.read_json(tmp_path / "a.jsonl").write_json(tmp_path / "out_a", rows_per_part=5)
+        b = hr.read_json(tmp_path / "b.jsonl").run_inference(Picky(bad), version="1", batch_size=5)
+        hr.run(a, b.write_json(tmp_path / "out_b", rows_per_part=5))
+
+    with pytest.raises(StageError):
+        run({13})
+    run(set())
+    assert [r["id"] for r in lines(tmp_path / "out_a")] == list(range(20))
+    assert [r["id"] for r in lines(tmp_path / "out_b")] == list(range(20))
+
+
+def test_a_shuffle_goes_on_in_the_order_in_which_it_was_begun(tmp_path) -> None:
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"id": {i}}}\n' for i in range(200)))
+
+    def shuffled(folder, batch_size, bad=None):
+        def fail_late(row):
+            if row["id"] == bad:
+                deadline = time.monotonic() + 60
+                while not list((tmp_path / folder).glob("part-*")) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                raise ValueError("no")
+            return row
+
+        return (
+            hr.read_json(tmp_path / "in.jsonl")
+            .run_inference(Picky(set()), version="1", batch_size=batch_size)
+            .random_shuffle(buffer_rows=30)
+            .map(fail_late, isolation="thread", version="1")
+            .write_json(tmp_path / folder, rows_per_part=10)
+        )
+
+    with pytest.raises(StageError):
+        shuffled("out", 1, bad=199).run()
+    assert list((tmp_path / "out").glob("part-*")), "it was begun"
+    shuffled("out", 50).run()
+    shuffled("at once", 11).run()
+    assert lines(tmp_path / "out") == lines(tmp_path / "at once")

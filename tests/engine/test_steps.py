@@ -264,3 +264,30 @@ def test_a_step_that_cannot_be_closed_does_not_keep_others_from_it() -> None:
     with pytest.raises(StageError, match="'broken' could not be closed"):
         chain.close()
     assert closed == ["fine"]
+
+
+def test_halves_of_a_failing_batch_may_differ_in_columns_and_widen() -> None:
+    def picky(rows):
+        if any(r["id"] == 1 for r in rows):
+            raise ValueError("no")
+        return [{"id": r["id"], **({"x": 0.5} if r["id"] == 3 else {"x": None, "y": 1})} for r in rows]
+
+    ids = dense_block(pa.record_batch({"id": [0, 1, 2, 3]}), split=0, first=0)
+    steps = [step("map_batches", picky, row_wise=True)]
+    ((out,), _) = run(steps, ids, on_error="dead_letter")
+    assert to_rows(out.batch) == [
+        {"id": 0, "x": None, "y": 1},
+        {"id": 2, "x": None, "y": 1},
+        {"id": 3, "x": 0.5, "y": None},
+    ]
+
+
+def test_halves_of_a_failing_batch_that_quarrel_are_told() -> None:
+    def picky(rows):
+        if len(rows) > 1:
+            raise ValueError("no")
+        return [{"x": "text" if rows[0]["id"] else 1}]
+
+    ids = dense_block(pa.record_batch({"id": [0, 1]}), split=0, first=0)
+    with pytest.raises(StageError, match=r"'map_batches' returned column 'x' as int64 for some rows and as string"):
+        run([step("map_batches", picky, row_wise=True)], ids, on_error="dead_letter")

@@ -62,3 +62,28 @@ def test_two_consumers_of_a_node_are_a_branch() -> None:
     a = read()
     one, two = Collect(name="1", upstream=a), Collect(name="2", upstream=a)
     assert Plan([one, two]).consumers[id(a)] == (one, two)
+
+
+def test_a_unions_inputs_follow_one_another_whatever_output_comes_first() -> None:
+    a, b = read("a"), read("b")
+    both = Union(name="u", upstreams=(a, b))
+    plan = Plan([Collect(name="b_alone", upstream=b), Collect(name="c", upstream=both)])
+    units = UnitMap(plan, {id(a): 1, id(b): 2})
+    assert units.at(both) == [Unit(0, (0,)), Unit(1, (1,)), Unit(2, (1,))]
+
+
+def test_what_comes_in_twice_stands_where_it_came_in_first() -> None:
+    a, b, c = read("a"), read("b"), read("c")
+    left = Union(name="left", upstreams=(a, b))
+    both = Union(name="u", upstreams=(left, Union(name="right", upstreams=(b, c))))
+    plan = Plan([Collect(name="c_alone", upstream=c), Collect(name="all", upstream=both)])
+    base = UnitMap(plan, {id(a): 1, id(b): 1, id(c): 1}).base
+    assert [base[id(n)] for n in (a, b, c)] == [0, 1, 2]
+
+
+def test_opposite_orders_are_refused() -> None:
+    a, b = read("a"), read("b")
+    unions = Union(name="u", upstreams=(a, b)), Union(name="v", upstreams=(b, a))
+    plan = Plan([Collect(name=f"to_{union.name}", upstream=union) for union in unions])
+    with pytest.raises(PlanError, match=r"put a, b into opposite orders; run their jobs one after another"):
+        UnitMap(plan, {id(a): 1, id(b): 1})

@@ -17,7 +17,7 @@ from headrace.engine.state import RunState
 from headrace.engine.wiring import Wiring
 from headrace.errors import BalanceError, HeadraceError, RunError
 from headrace.metrics.statistics import RunStatistics
-from headrace.plan.graph import Plan, UnitMap
+from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.nodes import Read, Write
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Execution:
         self._plan, self._options = plan, options
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
+        self._committers_behind: dict[int, list[Committer]] = {}
+        """By source (id of the node)."""
         self._splits: dict[int, Sequence[Split]] = {}
         self._bases: Mapping[int, int] = {}
         self._stages: tuple[StageRun, ...] = ()
@@ -162,7 +164,7 @@ class Execution:
         )
         committer.open()
         self._committers[id(output)] = committer
-        self._compare_input(output, committer, units)
+        self._compare_input(output, committer)
 
     def _dead_letters_of(self, output: Write) -> str | None:
         """Return the folder asked for; several sinks get a folder each inside it."""
@@ -170,16 +172,17 @@ class Execution:
         several = sum(isinstance(other, Write) for other in self._plan.outputs) > 1
         return f"{folder.rstrip('/')}/{self._plan.name_of(output)}" if folder and several else folder
 
-    def _compare_input(self, output: Write, committer: Committer, units: UnitMap) -> None:
+    def _compare_input(self, output: Write, committer: Committer) -> None:
         """Refuse to go on where the input changed since the output was begun, else record it."""
         from headrace.engine.commit.journal import SplitRecord
 
-        present = {unit.split for unit in units.at(output)}
+        reads = [node for node in nodes_behind(self._plan, output) if isinstance(node, Read)]
         numbered: list[tuple[int, Split, Read]] = []
-        for read in self._plan.reads():
+        for read in reads:
+            self._committers_behind.setdefault(id(read), []).append(committer)
             base = self._bases[id(read)]
             numbered.extend((base + i, split, read) for i, split in enumerate(self._splits[id(read)]))
-        behind = [(number, split) for number, split, _ in numbered if number in present]
+        behind = [(number, split) for number, split, _ in numbered]
         sources = {number: read.source for number, _, read in numbered}
         recorded = {record.number: record for record in committer.splits()}
         if recorded:
@@ -201,7 +204,8 @@ class Execution:
         """Record a split's digest before its rows are read, so that a touched file can be told from a changed one."""
         from headrace.engine.commit.journal import SplitRecord
 
-        if not self._committers:
+        committers = self._committers_behind.get(id(read))
+        if not committers:
             return
         split = self._splits[id(read)][index]
         record = SplitRecord(
@@ -210,7 +214,7 @@ class Execution:
             version=read.source.version(split),
             fingerprint=read.source.fingerprint(split),
         )
-        for committer in self._committers.values():
+        for committer in committers:
             committer.record_splits([record])
 
     # -- the end ---------------------------------------------------------------------------------------------------

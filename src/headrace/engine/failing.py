@@ -6,10 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RowError, StageError, TooManyFailuresError
+from headrace.plan.lanes import came_by
 from headrace.records.columns import to_rows
 from headrace.records.failure import RowFailure, row_as_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.plan.lanes import Lane
     from headrace.plan.steps import OnError
     from headrace.records.block import Block
 
@@ -57,6 +61,12 @@ def placed(failure: RowFailure, block: Block, row: int) -> RowFailure:
         file=origin.file if origin else None,
         position=origin.row_of(ordinal) if origin else None,
     )
+
+
+def failures_by(lanes: Mapping[str, Lane], block: Block) -> tuple[RowFailure, ...]:
+    """Return the block's failures of the steps named, without those that have come by another way as well."""
+    lane = block.unit.lane
+    return tuple(f for f in block.failures if f.stage in lanes and came_by(lane, lanes[f.stage]))
 
 
 def where(block: Block, row: int) -> str:

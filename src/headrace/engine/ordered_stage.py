@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.failing import failures_by
 from headrace.engine.order import Reorder
 from headrace.engine.stage_run import StageRun
 from headrace.engine.task import StepCounts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.engine.clock import StageClock
     from headrace.engine.outlet import Outlet
     from headrace.engine.state import RunState
+    from headrace.plan.lanes import Lane
     from headrace.plan.stages import Stage
     from headrace.records.failure import RowFailure
 
@@ -128,30 +130,52 @@ class LimitStage(OrderedStage):
 class ShuffleStage(OrderedStage):
     """Draws rows at random from a bounded buffer; makes an order of its own, the same for the same seed."""
 
-    def __init__(self, *args: object, seed: int, buffer_rows: int, unit: Unit, **kwargs: object) -> None:
+    def __init__(
+        self,
+        *args: object,
+        seed: int,
+        buffer_rows: int,
+        unit: Unit,
+        lanes: Mapping[str, Lane],
+        **kwargs: object,
+    ) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self._random = np.random.default_rng(seed)
         self._buffer_rows = buffer_rows
         self._unit = unit
+        self._lanes = lanes
         self._waiting: list[pa.RecordBatch] = []
-        self._failures: list[RowFailure] = []
+        self._failures: list[tuple[Unit, RowFailure]] = []
+        self._errors = 0
         self._rows = 0
         self._sent = 0
 
     def take(self, block: Block) -> Iterator[Block]:
-        """Fill the buffer; whenever it is full, send half of it in random order."""
-        self._failures.extend(block.failures)
-        if block.num_rows:
-            self._waiting.append(block.batch)
-            self._rows += block.num_rows
-        while self._rows >= self._buffer_rows:
-            yield self._draw(max(1, self._buffer_rows // 2))
+        """Fill the buffer; whenever a row finds it full, send half of it in random order.
+
+        What is drawn must not depend on how the rows are cut into blocks, or a resumed run would draw other rows.
+        """
+        ordinals = block.ordinal_array()
+        self._failures.extend((block.unit, failure) for failure in failures_by(self._lanes, block))
+        self._errors += block.errors
+        first = 0
+        while block.num_rows - first > (room := self._buffer_rows - self._rows):
+            self._keep(block.batch.slice(first, room))
+            first += room
+            yield self._draw(max(1, self._buffer_rows // 2), before=(block.unit, int(ordinals[first])))
+        self._keep(block.batch.slice(first))
 
     def rest(self) -> Iterator[Block]:
         """Send what is left and end the unit."""
-        yield replace(self._draw(self._rows), end=END)
+        yield replace(self._draw(self._rows, before=None), end=END)
 
-    def _draw(self, count: int) -> Block:
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._waiting.append(batch)
+            self._rows += batch.num_rows
+
+    def _draw(self, count: int, *, before: tuple[Unit, int] | None) -> Block:
+        """Draw rows, and take along the failures that stand before a place in the input (None: all)."""
         batch = empty_columns(0)
         if self._rows:
             schema = unify_schemas([b.schema for b in self._waiting])
@@ -162,9 +186,17 @@ class ShuffleStage(OrderedStage):
             self._rows -= count
         start: Position = (self._sent,)
         self._sent += count
-        failures = tuple(replace(f, ordinal=start[0]) for f in self._failures)
-        self._failures = []
-        return Block(batch=batch, unit=self._unit, start=start, end=(self._sent,), failures=failures)
+        failures, later = [], []
+        for unit, failure in self._failures:
+            if before is None or (unit, failure.ordinal) < before:
+                failures.append(replace(failure, ordinal=start[0]))
+            else:
+                later.append((unit, failure))
+        self._failures = later
+        errors, self._errors = self._errors, 0
+        return Block(
+            batch=batch, unit=self._unit, start=start, end=(self._sent,), failures=tuple(failures), errors=errors
+        )
 
 
 def in_order(reorder: Reorder, block: Block, gate: Gate) -> Iterator[Block]:

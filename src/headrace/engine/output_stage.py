@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.engine.balance import verdict
+from headrace.engine.failing import failures_by
 from headrace.engine.order import Reorder
 from headrace.engine.ordered_stage import in_order
 from headrace.engine.outlet import Outlet
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.committer import Committer
     from headrace.engine.state import RunState
     from headrace.engine.task import StepCounts
+    from headrace.plan.lanes import Lane
     from headrace.plan.stages import Stage
     from headrace.records.block import Block, Unit
 
@@ -37,7 +39,7 @@ class WriteStage(StageRun):
         inbox: Channel,
         *,
         committer: Committer,
-        owned_steps: frozenset[str],
+        owned_steps: Mapping[str, Lane],
         empty_schema: Callable[[], pa.Schema | None],
         behind: Callable[[], Iterable[StageRun]],
     ) -> None:
@@ -58,7 +60,7 @@ class WriteStage(StageRun):
             if block.failures:
                 for failure in block.failures:
                     self._causes.setdefault(failure.stage, f"{failure.error_type}: {failure.message}")
-                block = replace(block, failures=tuple(f for f in block.failures if f.stage in self._owned))
+                block = replace(block, failures=failures_by(self._owned, block))
             block = block.with_batch(without_objects(block.batch))
             for piece in self.committer.done.missing(block):
                 self.rows += piece.num_rows

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from headrace.engine.failing import HOPELESS_ROWS, fail_row, hopeless, stage_error
 from headrace.engine.task import StepCounts
-from headrace.errors import HeadraceError, RowError
+from headrace.errors import HeadraceError, RowError, StageError
 from headrace.records.columns import empty_columns, from_column, from_columns, from_rows, to_column, to_numpy, to_rows
 from headrace.records.cutter import Pieces
+from headrace.records.types import TypeQuarrelError, conform, unify_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -318,7 +319,13 @@ class _MapBatches(_StepRunner):
             half = count // 2
             left = self._run_rows(block, first, half)
             right = self._run_rows(block, first + half, count - half)
-            return _joined(left, right, first, half, count)
+            try:
+                return _joined(left, right, first, half, count)
+            except TypeQuarrelError as quarrel:
+                raise StageError(
+                    f"step {self.step.name!r} returned column {quarrel.column!r} as {quarrel.left} for some rows and "
+                    f"as {quarrel.right} for others; return one type"
+                ) from quarrel
         self.sound += count
         if batch.num_rows == count:
             return batch, None, []
@@ -443,7 +450,8 @@ def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[p
     ).astype(np.int64)
     batch = left[0]
     if batches:
-        batch = one_batch(pa.Table.from_batches([b.cast(batches[0].schema) for b in batches]))
+        schema = unify_schemas([b.schema for b in batches])
+        batch = one_batch(pa.Table.from_batches([conform(b, schema) for b in batches]))
     return batch, parents, [*left[2], *right[2]]
 
 

@@ -17,6 +17,7 @@ from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
 from headrace.errors import StageError
 from headrace.plan.graph import Collect, Plan, UnitMap, nodes_behind
+from headrace.plan.lanes import first_lanes
 from headrace.plan.nodes import Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
 from headrace.plan.schemas import known_schema
 from headrace.plan.stages import fuse
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.plan.graph import AnyNode
+    from headrace.plan.lanes import Lane
     from headrace.plan.stages import Stage
     from headrace.plan.steps import OnError
     from headrace.records.block import Block
@@ -202,7 +204,15 @@ class Wiring:
             return LimitStage(stage, self._state, outlet, inbox, rows=head.rows, **common)
         (unit,) = self._units.at(head)
         return ShuffleStage(
-            stage, self._state, outlet, inbox, seed=head.seed, buffer_rows=head.buffer_rows, unit=unit, **common
+            stage,
+            self._state,
+            outlet,
+            inbox,
+            seed=head.seed,
+            buffer_rows=head.buffer_rows,
+            unit=unit,
+            lanes=first_lanes(self._plan, head),
+            **common,
         )
 
     def _steps(self, stage: Stage) -> Callable[[], Task]:
@@ -231,14 +241,19 @@ class Wiring:
 
     # -- failures --------------------------------------------------------------------------------------------------
 
-    def _owned_steps(self, output: Write) -> frozenset[str]:
-        """Name the steps whose failures this sink records: a step belongs to the first sink that sees all its rows."""
-        owned = set()
+    def _owned_steps(self, output: Write) -> Mapping[str, Lane]:
+        """Name the steps whose failures this sink records, with the lanes that those come by.
+
+        A step belongs to the first sink that sees all its rows.
+        """
+        lanes = first_lanes(self._plan, output)
+        owned: dict[str, Lane] = {}
         for node in self._plan.nodes:
             owners = self._sinks_behind(node)
             if owners and owners[0] is output:
-                owned.add(self._plan.name_of(node))
-        return frozenset(owned)
+                name = self._plan.name_of(node)
+                owned[name] = lanes[name]
+        return owned
 
     def _sinks_behind(self, node: AnyNode) -> list[Write]:
         """Return the sinks behind a node, those first that no limit cuts off."""

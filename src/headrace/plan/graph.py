@@ -69,10 +69,9 @@ class UnitMap:
         self._plan = plan
         self.base: dict[int, int] = {}
         following = 0
-        for node in plan.nodes:
-            if isinstance(node, (Read, Shuffle)):
-                self.base[id(node)] = following
-                following += split_counts[id(node)] if isinstance(node, Read) else 1
+        for node in _in_input_order(plan):
+            self.base[id(node)] = following
+            following += split_counts[id(node)] if isinstance(node, Read) else 1
         self._counts = split_counts
         self._units: dict[int, list[Unit]] = {}
 
@@ -95,6 +94,41 @@ class UnitMap:
             ]
             return sorted(lanes)
         return self.at(_upstreams(node)[0])
+
+
+def _in_input_order(plan: Plan) -> list[Read | Shuffle]:
+    """Order what has units of its own so that each union's inputs follow one another, whatever output comes first.
+
+    Raises:
+        PlanError: two unions want opposite orders.
+    """
+    origins: dict[int, frozenset[int]] = {}
+    before: dict[int, set[int]] = {}
+    nodes: dict[int, Read | Shuffle] = {}
+    for node in plan.nodes:
+        found = [origins[id(upstream)] for upstream in _upstreams(node)]
+        earlier: frozenset[int] = frozenset()
+        if isinstance(node, (Read, Shuffle)):
+            nodes[id(node)] = node
+            before[id(node)] = set().union(*found)
+            found = [frozenset([id(node)])]
+        for i, own in enumerate(found):
+            # What comes in by several ways stays together, split by split, and stands where it came in first.
+            for key in own - earlier:
+                before[key] |= earlier.difference(*found[i:])
+            earlier |= own
+        origins[id(node)] = earlier
+    ordered: list[Read | Shuffle] = []
+    while before:
+        following = next((key for key in before if not before[key]), None)
+        if following is None:
+            names = ", ".join(plan.name_of(nodes[key]) for key in before)
+            raise PlanError(f"unions put {names} into opposite orders; run their jobs one after another")
+        del before[following]
+        ordered.append(nodes[following])
+        for keys in before.values():
+            keys.discard(following)
+    return ordered
 
 
 def nodes_behind(plan: Plan, output: Output) -> list[AnyNode]:
