@@ -16,6 +16,10 @@ class Upper(hr.ModelHandler):
         ending = self.suffix + (inference_args or {}).get("ending", "")
         return [model(text) + ending for text in batch]
 
+class Named(Upper):
+    def run_inference(self, batch, model):
+        return [f"{word} {number}" for word, number in zip(batch["words"], batch["number"])]
+
 class Picky(Upper):
     def run_inference(self, batch, model, inference_args=None):
         return [hr.RowError("too dark") if "bad" in text else model(text) for text in batch]

@@ -30,6 +30,11 @@ def test_a_scikit_learn_model_over_csv(model: str, capsys: Printed) -> None:
     assert "read 2 = written 2 + failed 0 + filtered 0" in capsys.readouterr().out
 
 
+def test_columns_to_the_inputs_that_the_model_names() -> None:
+    assert infer("--inputs", "words=text,number=id", "--keep", "id", model="python:own:Named") == 0
+    assert rows("out")[2] == {"id": 2, "prediction": "fair 2", "model_id": "Named"}
+
+
 def test_one_column_goes_as_it_is() -> None:
     assert infer("--inputs", "text") == 0
     assert rows("out")[0] == {"id": 0, "text": "good", "prediction": "GOOD", "model_id": "Upper"}

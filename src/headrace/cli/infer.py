@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.flags import speaking_in_flags
 from headrace.cli.outcome import checking, debuggable
 from headrace.cli.running import reporting, run_jobs, show_plan
 
@@ -24,11 +25,13 @@ Examples:
   headrace infer sklearn:model.pkl 'data/*.csv' --inputs age,spend --output-column churn -o out/
   headrace infer onnx:model.onnx photos/ -o out/ --format json --on-error dead_letter
   headrace infer python:mymodule:MyHandler reviews.jsonl --inputs text --keep id -o out/
+  headrace infer onnx:two-inputs.onnx in.csv --read delimiter=';' --inputs a=age,b=spend -o out/
   headrace infer sklearn:model.pkl in.csv --option method=predict_proba --limit 1000 -o try/
 """
 
 FORMATS = ("csv", "json", "parquet")
 INPUT_FORMATS = ("csv", "json", "parquet", "text", "images", "binary_files")
+ONE_OR_MORE = click.IntRange(min=1)
 
 
 def _columns(context: click.Context, option: click.Parameter, value: str | None) -> list[str] | None:
@@ -71,6 +74,7 @@ class Request:
     format: str
     input_format: str | None
     dtypes: dict[str, str]
+    reading: dict[str, Any]
     batch_size: int | None
     min_batch_size: int | None
     max_batch_size: int | None
@@ -86,7 +90,8 @@ class Request:
 @click.argument("model", metavar="MODEL")
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, metavar="OUT", help="Folder or URL for the output.")
-@click.option("--inputs", "columns", callback=_columns, metavar="A,B", help="Columns that the model gets.")
+@click.option("--inputs", "columns", callback=_columns, metavar="A,B",
+              help="Columns that the model gets; KEY=A,KEY=B for models that name their inputs.")  # fmt: skip
 @click.option("--output-column", default="prediction", show_default=True, metavar="NAME",
               help="Column for the answers; KEY=NAME,KEY=NAME for models that answer several values.")  # fmt: skip
 @click.option(
@@ -98,20 +103,26 @@ class Request:
 @click.option("--input-format", type=click.Choice(INPUT_FORMATS), help="Format of the input, where names do not tell.")
 @click.option("--dtype", "dtypes", callback=_settings, multiple=True, metavar="COLUMN=TYPE",
               help="Type of an input column, such as zip=string.")  # fmt: skip
-@click.option("--batch-size", type=click.IntRange(min=1), help="Rows a batch, always (else it is found out).")
-@click.option("--min-batch-size", type=click.IntRange(min=1), help="Fewest rows a batch, where there are as many.")
-@click.option("--max-batch-size", type=click.IntRange(min=1), help="Most rows a batch.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Batches in flight.")
+@click.option("--read", "reading", callback=_settings, multiple=True, metavar="NAME=VALUE",
+              help="Option of the reader, such as delimiter=';' or encoding=cp1252.")  # fmt: skip
+@click.option("--batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Rows a batch, always (else it is found out).")
+@click.option(
+    "--min-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Fewest rows a batch, where there are as many."
+)
+@click.option("--max-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Most rows a batch.")
+@click.option("--concurrency", type=ONE_OR_MORE, metavar="N", help="Batches in flight.")
 @click.option("--isolation", type=click.Choice(["thread", "process"]), help="Where the model lives.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="ROWS", help="Only the first rows, in source order.")
-@click.option("--num-cpus", type=click.IntRange(min=1), help="Cores to use (all that the process may, if not given).")
+@click.option(
+    "--num-cpus", type=ONE_OR_MORE, metavar="N", help="Cores to use (all that the process may, if not given)."
+)
 @click.option("--arg", "args", callback=_settings, multiple=True, metavar="NAME=VALUE", help="Inference argument.")
 @click.option(
     "--option", "options", callback=_settings, multiple=True, metavar="NAME=VALUE", help="Option of the handler."
 )
 @click.option("--on-error", type=click.Choice(["fail", "dead_letter", "null"]),
               help="What happens when a row fails: stop, put it aside, or write nulls.")  # fmt: skip
-@click.option("--dead-letters", metavar="FOLDER", help="Where failed rows go; asks for --on-error dead_letter.")
+@click.option("--dead-letters", metavar="FOLDER", help="Where failed rows go; stands for --on-error dead_letter.")
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
 @reporting
@@ -129,30 +140,24 @@ def infer(
     """Run MODEL over every row of INPUT... and write the rows with the answers to OUT."""
     if dead_letters is not None and on_error not in (None, "dead_letter"):
         raise click.UsageError(f"--dead-letters would stay empty with --on-error {on_error}")
-    with checking():
-        request = Request(**asked)
-        job = _write(_answered(_read(request), request), request)
-        if explain_only:
-            return show_plan([job], num_cpus=num_cpus, as_json=as_json)
     on_error = on_error or ("dead_letter" if dead_letters is not None else None)
-    return run_jobs(
-        [job], quiet=quiet, as_json=as_json, on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus
-    )
+    with speaking_in_flags():
+        with checking():
+            request = Request(**asked)
+            job = _write(_answered(_read(request), request), request)
+            if explain_only:
+                return show_plan([job], num_cpus=num_cpus, as_json=as_json)
+        return run_jobs(
+            [job], quiet=quiet, as_json=as_json, on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus
+        )
 
 
 def _read(request: Request) -> Dataset:
-    import headrace as hr
-    from headrace.cli.formats import format_of, is_tab_separated
+    from headrace.cli.reading import read_inputs
 
-    kind = request.input_format or format_of(request.inputs)
-    options: dict[str, Any] = {}
-    if request.dtypes:
-        if kind not in ("csv", "json"):
-            raise click.UsageError(f"--dtype is for csv and json; {kind} has types of its own")
-        options["dtypes"] = request.dtypes
-    if kind == "csv" and is_tab_separated(request.inputs):
-        options["delimiter"] = "\t"
-    dataset: Dataset = getattr(hr, f"read_{kind}")(list(request.inputs), **options)
+    dataset = read_inputs(
+        request.inputs, input_format=request.input_format, dtypes=request.dtypes, options=request.reading
+    )
     return dataset if request.limit is None else dataset.limit(request.limit)
 
 
@@ -180,9 +185,18 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
     return answered if request.drop is None else answered.drop(*request.drop)
 
 
-def _inputs(columns: list[str] | None) -> str | list[str] | None:
-    """One column goes to the model as it is, several as a matrix."""
-    return columns[0] if columns is not None and len(columns) == 1 else columns
+def _inputs(columns: list[str] | None) -> str | list[str] | dict[str, str] | None:
+    """One column goes to the model as it is, several as a matrix, KEY=COLUMN to the model's inputs of these names.
+
+    >>> _inputs(["text"]), _inputs(["age", "spend"]), _inputs(["ids=tokens", "mask=mask"])
+    ('text', ['age', 'spend'], {'ids': 'tokens', 'mask': 'mask'})
+    """
+    if columns is None:
+        return None
+    pairs = [column.partition("=") for column in columns]
+    if all(equals for _, equals, _ in pairs):
+        return {key.strip(): column.strip() for key, _, column in pairs}
+    return columns[0] if len(columns) == 1 else columns
 
 
 def _output(text: str) -> str | dict[str, str]:

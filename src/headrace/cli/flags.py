@@ -1,0 +1,48 @@
+"""Advice of the Python API in the words of the command line: `on_error=` is `--on-error` there."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WORDS = (
+    (r"\bon_error='(\w+)'", r"--on-error \1"),
+    (r"\bdtypes=\{'(\w+)': '(\w+)'\}", r"--dtype \1=\2"),
+    (r"\b(delimiter|encoding|type_conflicts)='([^']+)'", r"""--read '\1="\2"'"""),
+    (r"\b(column_names)=\[(…)\]", r"--read '\1=[\2]'"),
+    (r"\b(column_names)=\['([^']*)'\]", r"""--read '\1=["\2"]'"""),
+    (r"\binputs=\{'([^']+)': 'your column', …\}", r"--inputs '\1=YOUR COLUMN,…'"),
+    (r"\binputs=(?!\w|\{)", "--inputs"),
+    (r'\boutput="(\w+)"', r"--output-column \1"),
+    (r"\boutput=(?!\w|\{)", "--output-column"),
+    (r"\btrust_remote_code=True", "--option trust_remote_code=true"),
+)
+
+
+def in_flags(message: str) -> str:
+    """Put the options of `headrace infer` in place of the arguments that a message advises.
+
+    >>> in_flags("pass on_error='dead_letter' to set such rows aside and go on")
+    'pass --on-error dead_letter to set such rows aside and go on'
+    >>> in_flags("pass dtypes={'zip': 'string'}, or another output=, or name the columns with inputs=")
+    'pass --dtype zip=string, or another --output-column, or name the columns with --inputs'
+    """
+    for python, flag in _WORDS:
+        message = re.sub(python, flag, message)
+    return message
+
+
+@contextmanager
+def speaking_in_flags() -> Iterator[None]:
+    """Rewrite the advice of an error that passes."""
+    try:
+        yield
+    except HeadraceError as error:
+        error.args = (in_flags(str(error)), *error.args[1:])
+        raise

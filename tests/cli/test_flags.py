@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.cli.flags import in_flags, speaking_in_flags
+from headrace.errors import AnswerError
+
+
+@pytest.mark.parametrize(
+    ("python", "flags"),
+    [
+        ("pass dtypes={'v': 'string'}, or type_conflicts='text'", "pass --dtype v=string, or --read 'type_conflicts=\"text\"'"),
+        ("pass delimiter=';', or column_names=['a;b']", "pass --read 'delimiter=\";\"', or --read 'column_names=[\"a;b\"]'"),
+        ("inputs={'a': 'your column', …}", "--inputs 'a=YOUR COLUMN,…'"),
+        ("name those to take with inputs=", "name those to take with --inputs"),
+        ('such as output="prediction"', "such as --output-column prediction"),
+        ("nothing to put in other words: a == b", "nothing to put in other words: a == b"),
+    ],
+)  # fmt: skip
+def test_advice_in_flags(python: str, flags: str) -> None:
+    assert in_flags(python) == flags
+
+
+def test_an_error_keeps_its_kind_and_attributes() -> None:
+    error = AnswerError("pass on_error='null'")
+    error.count = 3
+    with pytest.raises(AnswerError, match="^pass --on-error null$") as caught, speaking_in_flags():
+        raise error
+    assert caught.value.count == 3
