@@ -179,14 +179,6 @@ def test_derive_row_for_row_refuses_another_number_of_rows():
         block.with_batch(pa.record_batch({"y": [3]}))
 
 
-def test_a_second_consumer_gets_no_failures():
-    block = block_of([1], (0,), (3,), failed=[2])
-    assert block.without_failures().failures == ()
-    assert block.failures != ()
-    clean = block_of([1], (0,), (3,))
-    assert clean.without_failures() is clean
-
-
 def test_an_empty_block_still_weighs_something():
     assert block_of([], (0,), (3,)).nbytes == 1
 

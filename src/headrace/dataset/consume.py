@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.dataset.job import explained
 from headrace.dataset.transforms import Transforms
 from headrace.errors import PlanError
 from headrace.plan.graph import Collect, Plan
 from headrace.plan.nodes import Limit
 from headrace.plan.schemas import columns_after
 from headrace.records.columns import to_rows
-from headrace.records.types import conform, unify_schemas
+from headrace.records.types import concatenated, conform, unify_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,12 +92,7 @@ class Consumption(Transforms):
 
     def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
         """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""
-        from headrace.engine.options import available_cores
-        from headrace.plan.explain import explain_json, explain_text
-        from headrace.plan.rules import optimised
-
-        plan = optimised(Plan([Collect(name="collect", upstream=self.node)]), on_error="fail")
-        return (explain_json if format == "json" else explain_text)(plan, cores=num_cpus or available_cores())
+        return explained(Plan([Collect(name="collect", upstream=self.node)]), format=format, num_cpus=num_cpus)
 
     def stats(self) -> RunStatistics:
         """Run the pipeline, drop the rows, and return what the run did: rows, time, batches by step."""
@@ -138,16 +134,9 @@ def _recut(batches: Iterator[pa.RecordBatch], size: int | None) -> Iterator[pa.R
         waiting.append(batch)
         rows += batch.num_rows
         while rows >= size:
-            whole = _joined(waiting)
+            whole = concatenated(waiting)
             yield whole.slice(0, size)
             rest = whole.slice(size)
             waiting, rows = ([rest] if rest.num_rows else []), rest.num_rows
     if rows:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    schema = unify_schemas([batch.schema for batch in batches])
-    return pa.concat_batches([conform(batch, schema) for batch in batches])
+        yield concatenated(waiting)

@@ -84,12 +84,22 @@ def run(
 
 def explain_jobs(*jobs: Job, format: str = "text", num_cpus: int | None = None) -> str:
     """Describe what several jobs would run as one plan."""
+    return explained(_plan(jobs), format=format, num_cpus=num_cpus)
+
+
+def explained(plan: Plan, *, format: str, num_cpus: int | None) -> str:
+    """Describe what would run of a plan.
+
+    Raises:
+        PlanError: there is no such format, or something is wrong with the plan.
+    """
     from headrace.engine.options import available_cores
     from headrace.plan.rules import optimised
 
-    plan = optimised(_plan(jobs), on_error="fail")
+    if format not in ("text", "json"):
+        raise PlanError(f"format is {format!r}; use 'text' or 'json'")
     describe = explain_json if format == "json" else explain_text
-    return describe(plan, cores=num_cpus or available_cores())
+    return describe(optimised(plan, on_error="fail"), cores=num_cpus or available_cores())
 
 
 def _plan(jobs: tuple[Any, ...]) -> Plan:

@@ -14,7 +14,7 @@ from headrace.model.inputs import columns_of
 from headrace.model.predictor import Predictor
 from headrace.records.block import Block, Unit
 from headrace.records.failure import RowFailure
-from headrace.records.types import conform, unify_schemas
+from headrace.records.types import concatenated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,15 +92,5 @@ def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:
     names = columns_of(spec.inputs)
     if names is not None and all(set(names) <= set(batch.schema.names) for batch in rows):
         rows = [batch.select(list(names)) for batch in rows]
-    batch = _concatenated(rows)
+    batch = concatenated(rows)
     return Block(batch=batch, unit=Unit(0), start=(0,), end=(batch.num_rows,))
-
-
-def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    schema = batches[0].schema
-    if not all(batch.schema.equals(schema) for batch in batches):
-        schema = unify_schemas([batch.schema for batch in batches])
-        batches = [conform(batch, schema) for batch in batches]
-    return pa.concat_batches(list(batches))

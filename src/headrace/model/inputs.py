@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import UnknownColumnError
+from headrace.plan.schemas import input_columns
 from headrace.records.columns import to_numpy, to_rows
 from headrace.records.types import is_number, is_text
 
@@ -66,14 +67,7 @@ def columns_of(inputs: Inputs) -> tuple[str, ...] | None:
     >>> columns_of({"ids": "tokens", "rest": ("age", "tokens")})
     ('tokens', 'age')
     """
-    if inputs is None:
-        return None
-    if isinstance(inputs, str):
-        return (inputs,)
-    if isinstance(inputs, Mapping):
-        nested = [columns_of(source if isinstance(source, str) else tuple(source)) for source in inputs.values()]
-        return tuple(dict.fromkeys(name for names in nested for name in names or ()))
-    return tuple(dict.fromkeys(inputs))
+    return None if inputs is None else tuple(dict.fromkeys(input_columns(inputs)))
 
 
 def select(batch: pa.RecordBatch, names: Sequence[str], *, step: str) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import PlanError, UnknownColumnError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
@@ -25,9 +25,7 @@ class Select:
 
     def after(self, names: Sequence[str], step: str) -> list[str]:
         """Return the columns behind the step, given those before it."""
-        for name in self.names:
-            if name not in names:
-                raise UnknownColumnError(name, names, step=step)
+        _check(self.names, names, step)
         return list(self.names)
 
 
@@ -43,9 +41,7 @@ class Drop:
 
     def after(self, names: Sequence[str], step: str) -> list[str]:
         """Return the columns behind the step, given those before it."""
-        for name in self.names:
-            if name not in names:
-                raise UnknownColumnError(name, names, step=step)
+        _check(self.names, names, step)
         return [name for name in names if name not in self.names]
 
 
@@ -63,14 +59,18 @@ class Rename:
     def after(self, names: Sequence[str], step: str) -> list[str]:
         """Return the columns behind the step, given those before it."""
         new = dict(self.pairs)
-        for name in new:
-            if name not in names:
-                raise UnknownColumnError(name, names, step=step)
+        _check(new, names, step)
         renamed = [new.get(name, name) for name in names]
         twice = {name for name in renamed if renamed.count(name) > 1}
         if twice:
             raise PlanError(f"step {step!r} would give two columns the name {sorted(twice)[0]!r}")
         return renamed
+
+
+def _check(wanted: Iterable[str], names: Sequence[str], step: str) -> None:
+    for name in wanted:
+        if name not in names:
+            raise UnknownColumnError(name, names, step=step)
 
 
 def _present(batch: pa.RecordBatch, names: Sequence[str], step: str) -> pa.RecordBatch:

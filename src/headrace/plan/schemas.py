@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from headrace.errors import PlanError, UnknownColumnError
+from headrace.plan.columns import Rename, Select
 from headrace.plan.graph import Collect
 from headrace.plan.nodes import MapBatches, Read, RunInference, Union, upstreams
 
@@ -78,10 +80,9 @@ def _step(plan: Plan, node: MapBatches, before: Columns | None) -> Columns | Non
         return {**(before or {}), dict(step.kwargs)["column"]: None}
     if step.kind == "columns" and before is not None:
         after = step.function.after(list(before), name)  # type: ignore[attr-defined]
-        renamed = dict(getattr(step.function, "pairs", ()))
-        back = {new: old for old, new in renamed.items()}
+        back = {new: old for old, new in step.function.pairs} if isinstance(step.function, Rename) else {}
         return {column: before[back.get(column, column)] for column in after}
-    if step.kind == "columns" and hasattr(step.function, "names") and type(step.function).__name__ == "Select":
+    if isinstance(step.function, Select):
         return dict.fromkeys(step.function.names)
     return None
 
@@ -115,7 +116,7 @@ def input_columns(inputs: object) -> list[str]:
         return []
     if isinstance(inputs, str):
         return [inputs]
-    if isinstance(inputs, dict):
+    if isinstance(inputs, Mapping):
         return [column for value in inputs.values() for column in input_columns(value)]
     return list(inputs)  # type: ignore[call-overload,no-any-return]
 

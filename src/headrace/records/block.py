@@ -114,10 +114,6 @@ class Block:
             errors=self.errors + errors,
         )
 
-    def without_failures(self) -> Block:
-        """Return the block for a second consumer, so that each failure is recorded by one sink alone."""
-        return replace(self, failures=()) if self.failures else self
-
     def cut(self, rows: Sequence[int]) -> list[Block]:
         """Cut before each of the given rows (ascending, 0 < row < num_rows) into blocks that cover the same range.
 

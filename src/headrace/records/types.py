@@ -24,7 +24,7 @@ from headrace.records.tensors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class TypeQuarrelError(Exception):
@@ -101,6 +101,23 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         else:
             arrays.append(cast(batch.column(index), field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Put batches (at least one) behind one another under their common schema.
+
+    >>> concatenated([pa.record_batch({"x": [1]}), pa.record_batch({"x": [0.5], "y": ["a"]})]).to_pydict()
+    {'x': [1.0, 0.5], 'y': [None, 'a']}
+
+    Raises:
+        TypeQuarrelError: they have none.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    if not all(batch.schema.equals(schema) for batch in batches):
+        schema = unify_schemas([batch.schema for batch in batches])
+    return pa.concat_batches([conform(batch, schema) for batch in batches])
 
 
 def cast(array: pa.Array, to: pa.DataType) -> pa.Array:

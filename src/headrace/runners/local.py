@@ -56,10 +56,10 @@ def run(
     return RunResult(execution.statistics())
 
 
-def blocks(plan: Plan, *, on_error: OnError = "fail", num_cpus: int | None = None) -> Iterator[Block]:
+def blocks(plan: Plan) -> Iterator[Block]:
     """Run a plan that ends in a `Collect`, yielding its blocks in the order of the input; stop when the caller does."""
     check(plan)
-    execution = Execution(optimised(plan, on_error=on_error), ExecutionOptions.of(on_error=on_error, num_cpus=num_cpus))
+    execution = Execution(optimised(plan, on_error="fail"), ExecutionOptions.of())
     try:
         with interruptible(execution.close):
             execution.start()

@@ -13,7 +13,7 @@ from headrace.engine.commit.home import OUR_LETTERS
 from headrace.engine.commit.identity import AFRESH, check_same_job
 from headrace.engine.commit.journal import Journal, Totals
 from headrace.engine.commit.piece import Piece
-from headrace.engine.commit.segments import Segments, heads
+from headrace.engine.commit.segments import Segments, heads, rows_beyond
 from headrace.errors import OutputExistsError, ResumeError
 from headrace.sinks.folder import local_path, sync
 
@@ -118,9 +118,7 @@ def something_finished(home: Home, journal: Journal) -> bool:
 
 
 def _rows_finished(home: Home, journal: Journal) -> int:
-    frontier = journal.frontier
-    waiting = sum(rows for unit, start, rows in heads(home.segments) if frontier is None or (unit, start) >= frontier)
-    return journal.totals.rows + waiting
+    return journal.totals.rows + rows_beyond(home.segments, journal.frontier)
 
 
 def _refuse_others_letters(folder: str) -> None:

@@ -286,3 +286,8 @@ def heads(folder: str) -> Iterator[tuple[Unit, Position, int]]:
                     at += FRAME.unpack_from(frame)[1]
         finally:
             os.close(descriptor)
+
+
+def rows_beyond(folder: str, frontier: Place | None) -> int:
+    """Count the finished rows that wait in segments for their part."""
+    return sum(rows for unit, start, rows in heads(folder) if frontier is None or (unit, start) >= frontier)

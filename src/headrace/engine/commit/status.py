@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.engine.commit.home import HIDDEN, JOURNAL
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import Journal, SplitRecord
-from headrace.engine.commit.segments import heads
+from headrace.engine.commit.segments import rows_beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +57,9 @@ def read_status(folder: str) -> OutputStatus:
             nbytes=totals.nbytes,
             dead_letters=totals.dead_letters,
             dead_letters_folder=journal.dead_letters,
-            waiting_rows=_waiting_rows(os.path.join(home, "segments"), journal),
+            waiting_rows=rows_beyond(os.path.join(home, "segments"), journal.frontier),
             identity=identity,
             splits=tuple(journal.splits()),
         )
     finally:
         journal.close()
-
-
-def _waiting_rows(folder: str, journal: Journal) -> int:
-    frontier = journal.frontier
-    rows = 0
-    for unit, start, count in heads(folder):
-        if frontier is None or (unit, start) >= frontier:
-            rows += count
-    return rows
