@@ -56,7 +56,7 @@ class Consumption(Transforms):
         >>> [len(b["id"]) for b in hr.range(5).iter_batches(batch_size=2)]
         [2, 2, 1]
         """
-        from headrace.engine.steps import to_user
+        from headrace.engine.user_batches import to_user
 
         if batch_size is not None and batch_size < 1:
             raise PlanError(f"batch_size is {batch_size}; it is a number of rows, at least 1")

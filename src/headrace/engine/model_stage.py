@@ -15,8 +15,8 @@ from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
 from headrace.engine.predict import batch_of
 from headrace.engine.stage_run import StageRun, pids_of
-from headrace.engine.steps import with_column
 from headrace.engine.task import StepCounts
+from headrace.engine.user_batches import with_column
 from headrace.errors import StageError
 from headrace.metrics.statistics import merged
 from headrace.model.batching import Batcher

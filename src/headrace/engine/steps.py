@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -13,10 +12,11 @@ import pyarrow as pa
 
 from headrace.engine.failing import HOPELESS_ROWS, fail_row, hopeless, stage_error
 from headrace.engine.task import StepCounts
+from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with_column
 from headrace.errors import HeadraceError, RowError, StageError
-from headrace.records.columns import empty_columns, from_column, from_columns, from_rows, to_column, to_numpy, to_rows
+from headrace.records.columns import empty_columns, to_column, to_rows
 from headrace.records.cutter import Pieces
-from headrace.records.types import TypeQuarrelError, conform, unify_schemas
+from headrace.records.types import TypeQuarrelError, concatenated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,7 +133,7 @@ class _StepRunner:
     def nothing(self) -> pa.RecordBatch:
         """Return a batch of no rows."""
         schema = self.step.output_schema
-        return empty_columns(0) if schema is None else _empty(schema)
+        return empty_columns(0) if schema is None else no_rows(schema)
 
     def run(self, block: Block) -> Iterator[Block]:
         raise NotImplementedError
@@ -160,7 +160,7 @@ class _Columns(_StepRunner):
 
 class _Map(_StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
-        rows = _Rows(block.batch)
+        rows = Rows(block.batch)
         out: list[Mapping[str, Any]] = []
         parents: list[int] = []
         failures: list[RowFailure] = []
@@ -189,7 +189,7 @@ class _AddColumn(_StepRunner):
     """One more column; all others stay as they are, untouched."""
 
     def run(self, block: Block) -> Iterator[Block]:
-        rows = _Rows(block.batch)
+        rows = Rows(block.batch)
         values: list[Any] = []
         parents: list[int] = []
         failures: list[RowFailure] = []
@@ -222,7 +222,7 @@ class _AddColumn(_StepRunner):
 
 class _Filter(_StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
-        rows = _Rows(block.batch)
+        rows = Rows(block.batch)
         keep: list[int] = []
         failures: list[RowFailure] = []
         for i, row in enumerate(rows.dicts()):
@@ -249,7 +249,7 @@ class _FlatMap(_StepRunner):
     """Children to collect before they are weighed; learnt from those weighed so far."""
 
     def run(self, block: Block) -> Iterator[Block]:
-        rows = _Rows(block.batch)
+        rows = Rows(block.batch)
         ordinals = block.ordinal_array()
         pieces = Pieces(block)
         out: list[Mapping[str, Any]] = []
@@ -304,7 +304,7 @@ class _MapBatches(_StepRunner):
         """Run rows `[first, first + count)`; halve a failing batch where the step is declared row-wise."""
         rows = block.batch.slice(first, count)
         try:
-            batch = from_user(self.function(to_user(rows, self.step.batch_format)), self.step)
+            batch = from_user(self.function(to_user(rows, self.step.batch_format)))
             if self.step.row_wise and batch.num_rows != count:
                 raise RowError(f"returned {batch.num_rows} rows for {count}; a row-wise function returns one a row")
         except HeadraceError:
@@ -343,103 +343,6 @@ _RUNNERS: dict[str, type[_StepRunner]] = {
 }
 
 
-class _Rows:
-    """A batch as dicts, remembering the values so that untouched columns are handed on as they are."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-        self._names = batch.schema.names
-        self._values = [from_column(column) for column in batch.columns]
-
-    def dicts(self) -> Iterator[dict[str, Any]]:
-        names = self._names
-        if not names:
-            yield from ({} for _ in range(self._batch.num_rows))
-            return
-        for row in zip(*self._values, strict=True):
-            yield dict(zip(names, row, strict=True))
-
-    def dict_of(self, row: int) -> dict[str, Any]:
-        return {name: values[row] for name, values in zip(self._names, self._values, strict=True)}
-
-    def batch_of(self, rows: Sequence[Mapping[str, Any]], parents: Sequence[int]) -> pa.RecordBatch:
-        """Make a batch of result rows; a column whose values are the very objects given keeps its Arrow type."""
-        if not rows:
-            return empty_columns(0)
-        names = dict.fromkeys(name for row in rows for name in row)
-        if not names:
-            return empty_columns(len(rows))
-        whole = len(parents) == self._batch.num_rows and parents[0] == 0 and parents[-1] == len(parents) - 1
-        columns = []
-        for name in names:
-            values = [row.get(name) for row in rows]
-            columns.append(self._unchanged(name, values, parents, whole=whole) or to_column(values))
-        return pa.RecordBatch.from_arrays(columns, names=list(names))
-
-    def _unchanged(self, name: str, values: list[Any], parents: Sequence[int], *, whole: bool) -> pa.Array | None:
-        if name not in self._names:
-            return None
-        index = self._names.index(name)
-        before = self._values[index]
-        given = before if whole else [before[i] for i in parents]
-        if len(given) != len(values) or not all(map(operator.is_, values, given)):
-            return None
-        column = self._batch.column(index)
-        return column if whole else column.take(pa.array(parents, type=pa.int64()))
-
-
-def to_user(batch: pa.RecordBatch, batch_format: str) -> Any:
-    """Return a batch in the form that a `map_batches` function asked for."""
-    if batch_format == "pyarrow":
-        return batch
-    if batch_format == "numpy":
-        return {name: to_numpy(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
-    if batch_format == "pandas":
-        return batch.to_pandas()
-    return to_rows(batch)
-
-
-def from_user(result: Any, step: Step) -> pa.RecordBatch:
-    """Make a batch of what a `map_batches` function returned, in whatever form."""
-    if isinstance(result, pa.RecordBatch):
-        return result
-    if isinstance(result, pa.Table):
-        return one_batch(result)
-    if isinstance(result, dict):
-        batch = from_columns(result)
-    elif isinstance(result, list):
-        batch = from_rows(result)
-    elif type(result).__module__.partition(".")[0] == "pandas":
-        batch = pa.RecordBatch.from_pandas(result, preserve_index=False)
-    else:
-        raise TypeError(
-            f"returned {type(result).__name__}; return a dict of columns, a list of dicts, a pyarrow batch or a "
-            "pandas DataFrame"
-        )
-    return batch
-
-
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return a table as one record batch, without copying where it is in one piece already."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else _empty(table.schema)
-
-
-def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    """Return the batch with a column added, or replaced in its place."""
-    names, columns = list(batch.schema.names), list(batch.columns)
-    if name in names:
-        columns[names.index(name)] = column
-    else:
-        names.append(name)
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
 def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[pa.RecordBatch, Any, list[RowFailure]]:
     batches = [part[0] for part in (left, right) if part[0].num_rows]
     parents = np.concatenate(
@@ -450,8 +353,7 @@ def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[p
     ).astype(np.int64)
     batch = left[0]
     if batches:
-        schema = unify_schemas([b.schema for b in batches])
-        batch = one_batch(pa.Table.from_batches([conform(b, schema) for b in batches]))
+        batch = concatenated(batches)
     return batch, parents, [*left[2], *right[2]]
 
 
