@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.errors import PlanError
-from headrace.plan.graph import AUTOMATIC, Collect, Plan, UnitMap
-from headrace.plan.nodes import Limit, Read, Shuffle, Union
+from headrace.plan.graph import AUTOMATIC, Plan, UnitMap
+from headrace.plan.nodes import Collect, Limit, Read, Shuffle, Union
 from headrace.records.block import Unit
 
 

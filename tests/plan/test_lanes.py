@@ -1,8 +1,8 @@
 """Where a step's rows come by several ways, its failures are recorded on one."""
 
-from headrace.plan.graph import Collect, Plan
+from headrace.plan.graph import Plan
 from headrace.plan.lanes import first_lanes
-from headrace.plan.nodes import Limit, Node, Read, Reshuffle, Shuffle, Union
+from headrace.plan.nodes import Collect, Limit, Node, Read, Reshuffle, Shuffle, Union
 
 
 def lanes(node: Node) -> dict[str, tuple[int, ...]]:

@@ -5,8 +5,8 @@ import pytest
 
 import headrace as hr
 from headrace.errors import UnknownColumnError
-from headrace.plan.graph import Collect, Plan
-from headrace.plan.nodes import Limit, MapBatches, Read, RunInference
+from headrace.plan.graph import Plan
+from headrace.plan.nodes import Collect, Limit, MapBatches, Read, RunInference
 from headrace.plan.rules import optimised
 
 

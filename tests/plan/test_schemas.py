@@ -5,7 +5,8 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PlanError, UnknownColumnError
-from headrace.plan.graph import Collect, Plan
+from headrace.plan.graph import Plan
+from headrace.plan.nodes import Collect
 from headrace.plan.schemas import columns_after
 
 

@@ -3,7 +3,8 @@
 import pyarrow as pa
 
 import headrace as hr
-from headrace.plan.graph import Collect, Plan
+from headrace.plan.graph import Plan
+from headrace.plan.nodes import Collect
 from headrace.plan.stages import fuse
 
 

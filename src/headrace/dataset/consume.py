@@ -9,8 +9,8 @@ import pyarrow as pa
 from headrace.dataset.job import explained
 from headrace.dataset.transforms import Transforms
 from headrace.errors import PlanError
-from headrace.plan.graph import Collect, Plan
-from headrace.plan.nodes import Limit
+from headrace.plan.graph import Plan
+from headrace.plan.nodes import Collect, Limit
 from headrace.plan.schemas import columns_after
 from headrace.records.columns import to_rows
 from headrace.records.types import concatenated, conform, unify_schemas

@@ -14,8 +14,8 @@ from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, 
 
 if TYPE_CHECKING:
     from headrace.model.handler import ModelHandler
-    from headrace.plan.graph import AnyNode, Plan
-    from headrace.plan.nodes import Write
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import AnyNode, Write
 
 
 def identity_of(plan: Plan, output: Write) -> JobIdentity:

@@ -16,9 +16,9 @@ from headrace.engine.read_stage import ReadStage
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
 from headrace.errors import StageError
-from headrace.plan.graph import Collect, Plan, UnitMap, nodes_behind
+from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.lanes import first_lanes
-from headrace.plan.nodes import Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
+from headrace.plan.nodes import Collect, Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
 from headrace.plan.schemas import known_schema
 from headrace.plan.stages import fuse
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.plan.graph import AnyNode
     from headrace.plan.lanes import Lane
+    from headrace.plan.nodes import AnyNode
     from headrace.plan.stages import Stage
     from headrace.plan.steps import OnError
     from headrace.records.block import Block

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from headrace.plan.graph import Collect
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
 from headrace.plan.schemas import columns_after
 from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
-    from headrace.plan.graph import AnyNode, Plan
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import AnyNode
     from headrace.plan.schemas import Columns
     from headrace.plan.stages import Stage
 
@@ -24,7 +24,7 @@ def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
             {
                 "name": plan.name_of(node),
                 "node": type(node).__name__,
-                "from": [plan.name_of(up) for up in _inputs(node)],
+                "from": [plan.name_of(up) for up in upstreams(node)],
                 "details": _details(node),
                 "schema": _schema(columns[id(node)]),
             }
@@ -56,10 +56,6 @@ def explain_text(plan: Plan, *, cores: int) -> str:
 def explain_json(plan: Plan, *, cores: int) -> str:
     """Describe a plan as JSON."""
     return json.dumps(explain(plan, cores=cores), indent=2)
-
-
-def _inputs(node: AnyNode) -> tuple[AnyNode, ...]:
-    return (node.upstream,) if isinstance(node, Collect) else upstreams(node)
 
 
 def _details(node: AnyNode) -> dict[str, Any]:

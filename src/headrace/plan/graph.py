@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from headrace.errors import PlanError
-from headrace.plan.nodes import Node, Read, Shuffle, Union, Write, upstreams
+from headrace.plan.nodes import Read, Shuffle, Union, upstreams
 from headrace.records.block import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Collect:
-    """Rows to the caller (`take`, `to_arrow`, `iter_rows`), in the order of the input."""
-
-    name: str
-    upstream: Node
-
-
-Output: TypeAlias = Write | Collect
-AnyNode: TypeAlias = Node | Output
+    from headrace.plan.nodes import AnyNode, Output
 
 
 class Plan:
@@ -49,7 +38,7 @@ class Plan:
         """For each node (by id), the nodes that read from it, in the order in which they were reached."""
         result: dict[int, list[AnyNode]] = {id(node): [] for node in self.nodes}
         for node in self.nodes:
-            for upstream in _upstreams(node):
+            for upstream in upstreams(node):
                 result[id(upstream)].append(node)
         return {key: tuple(value) for key, value in result.items()}
 
@@ -93,7 +82,7 @@ class UnitMap:
                 Unit(u.split, (*u.lane, i)) for i, upstream in enumerate(node.upstreams) for u in self.at(upstream)
             ]
             return sorted(lanes)
-        return self.at(_upstreams(node)[0])
+        return self.at(upstreams(node)[0])
 
 
 def _in_input_order(plan: Plan) -> list[Read | Shuffle]:
@@ -106,7 +95,7 @@ def _in_input_order(plan: Plan) -> list[Read | Shuffle]:
     before: dict[int, set[int]] = {}
     nodes: dict[int, Read | Shuffle] = {}
     for node in plan.nodes:
-        found = [origins[id(upstream)] for upstream in _upstreams(node)]
+        found = [origins[id(upstream)] for upstream in upstreams(node)]
         earlier: frozenset[int] = frozenset()
         if isinstance(node, (Read, Shuffle)):
             nodes[id(node)] = node
@@ -139,12 +128,8 @@ def nodes_behind(plan: Plan, output: Output) -> list[AnyNode]:
         node = stack.pop()
         if id(node) not in wanted:
             wanted.add(id(node))
-            stack.extend(_upstreams(node))
+            stack.extend(upstreams(node))
     return [node for node in plan.nodes if id(node) in wanted]
-
-
-def _upstreams(node: AnyNode) -> tuple[Node, ...]:
-    return (node.upstream,) if isinstance(node, Collect) else upstreams(node)
 
 
 def _in_order(outputs: Sequence[Output]) -> tuple[AnyNode, ...]:
@@ -161,7 +146,7 @@ def _in_order(outputs: Sequence[Output]) -> tuple[AnyNode, ...]:
             ordered.append(node)
             continue
         stack.append((node, True))
-        stack.extend((upstream, False) for upstream in reversed(_upstreams(node)))
+        stack.extend((upstream, False) for upstream in reversed(upstreams(node)))
     return tuple(ordered)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.plan.graph import Collect
 from headrace.plan.nodes import Limit, Shuffle, Union, upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.plan.graph import AnyNode, Plan
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import AnyNode
 
 Lane = tuple[int, ...]
 """Inputs taken at the unions on the way, as in `Unit.lane`."""
@@ -35,7 +35,7 @@ def first_lanes(plan: Plan, node: AnyNode) -> Mapping[str, Lane]:
         found[name] = lane
         # Behind a shuffle rows have forgotten by which lanes they came to it.
         before_mixed = mixed or (isinstance(at, Shuffle) and at is not node)
-        inputs = (at.upstream,) if isinstance(at, Collect) else upstreams(at)
+        inputs = upstreams(at)
         lanes = [(i, *lane) if isinstance(at, Union) and not mixed else lane for i in range(len(inputs))]
         ahead = [(upstream, its, before_mixed) for upstream, its in zip(inputs, lanes, strict=True)]
         if isinstance(at, Limit) and at is not node:

@@ -131,10 +131,20 @@ class Write:
     rows_per_part: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Collect:
+    """Rows to the caller (`take`, `to_arrow`, `iter_rows`), in the order of the input."""
+
+    name: str
+    upstream: Node
+
+
 Node: TypeAlias = Read | MapBatches | RunInference | Limit | Shuffle | Union | Reshuffle
+Output: TypeAlias = Write | Collect
+AnyNode: TypeAlias = Node | Output
 
 
-def upstreams(node: Node | Write) -> tuple[Node, ...]:
+def upstreams(node: AnyNode) -> tuple[Node, ...]:
     """Return the nodes that a node reads from."""
     if isinstance(node, Read):
         return ()

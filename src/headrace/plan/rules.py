@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.graph import Plan
-from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, RunInference, Shuffle, Union, Write, upstreams
+from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, RunInference, Shuffle, Union, upstreams
 from headrace.plan.schemas import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.plan.graph import AnyNode, Output
+    from headrace.plan.nodes import AnyNode, Output
     from headrace.plan.steps import OnError
 
 
@@ -85,8 +85,7 @@ def _wanted_columns(plan: Plan) -> dict[int, set[str] | None]:
         if id(node) not in wanted:
             after = None  # an output: everything is wanted
         before = _before(node, after)
-        inputs = (node.upstream,) if not isinstance(node, (Read, Union)) else upstreams(node)
-        for upstream in inputs:
+        for upstream in upstreams(node):
             if before is None or wanted.get(id(upstream), set()) is None:
                 wanted[id(upstream)] = None
             else:
@@ -136,14 +135,8 @@ def _rebuilt(plan: Plan, visit: Callable[[AnyNode, Sequence[Node]], AnyNode]) ->
     """Rebuild a plan bottom up; a node shared by several consumers stays shared."""
     new: dict[int, Any] = {}
     for node in plan.nodes:
-        inputs = () if isinstance(node, Read) else upstreams_of(node)
-        new[id(node)] = visit(node, [new[id(upstream)] for upstream in inputs])
+        new[id(node)] = visit(node, [new[id(upstream)] for upstream in upstreams(node)])
     return Plan(cast("list[Output]", [new[id(output)] for output in plan.outputs]))
-
-
-def upstreams_of(node: AnyNode) -> tuple[Node, ...]:
-    """Return a node's inputs, outputs of plans included."""
-    return upstreams(node) if isinstance(node, (Read, Union, Write)) else (node.upstream,)
 
 
 def _with_inputs(node: AnyNode, inputs: Sequence[Node]) -> AnyNode:

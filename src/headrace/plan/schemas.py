@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from headrace.errors import PlanError, UnknownColumnError
 from headrace.plan.columns import Rename, Select
-from headrace.plan.graph import Collect
 from headrace.plan.nodes import MapBatches, Read, RunInference, Union, upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.plan.graph import AnyNode, Plan
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import AnyNode
 
 Columns: TypeAlias = dict[str, "pa.DataType | None"]
 """Column names with their types; None for a type that only the run will tell."""
@@ -48,8 +48,7 @@ def _after(plan: Plan, node: AnyNode, known: dict[int, Columns | None]) -> Colum
         return _read(plan, node)
     if isinstance(node, Union):
         return _union([known[id(u)] for u in node.upstreams])
-    upstream = node.upstream if isinstance(node, Collect) else upstreams(node)[0]
-    before = known[id(upstream)]
+    before = known[id(upstreams(node)[0])]
     if isinstance(node, MapBatches):
         return _step(plan, node, before)
     if isinstance(node, RunInference):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from headrace.plan.nodes import Limit, MapBatches, Read, Reshuffle, RunInference, Shuffle, Union
 
 if TYPE_CHECKING:
-    from headrace.plan.graph import AnyNode, Plan
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import AnyNode
     from headrace.plan.steps import Isolation, Step
 
 StageKind: TypeAlias = Literal["read", "steps", "model", "ordered", "union", "output"]
