@@ -170,6 +170,7 @@ def test_a_wrong_number_of_features_says_what_torch_says() -> None:
         ({"state_dict_path": "a.pt"}, "state_dict_path holds weights only; pass the module's class as model_class="),
         ({"model_class": dict, "torchscript_path": "a.pt"}, "torchscript_path is whole; leave model_class= out"),
         ({"torchscript_path": "s3://bucket/a.pt"}, "carries code of whoever wrote it.*trust_remote_code=True"),
+        ({"model": "net.pt"}, "model= takes a module, not str; for a file pass one of the paths"),
         ({"torchscript_path": "no/such/file.pt"}, "there is no model file no/such/file.pt"),
     ],
 )
@@ -196,11 +197,37 @@ def test_files_of_the_wrong_kind(source: str, content: bytes, words: str, tmp_pa
         handler.load_model()
 
 
+def test_a_module_in_place_of_its_class() -> None:
+    with pytest.raises(PlanError, match="takes the class Linear itself, not a module made of it"):
+        TorchModelHandler(linear(), state_dict_path="net.pt").check()
+
+
+def test_a_file_of_another_source_names_that(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    path = str(tmp_path / "net.pt")
+    torch.save(linear().state_dict(), path)
+    for source in ("torchscript_path", "exported_path"):
+        with pytest.raises(ModelLoadError, match=r"seems to be .*; pass it as state_dict_path= with model_class="):
+            TorchModelHandler(**{source: path}, device="cpu").load_model()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("device", "words"), [("gpu", "no device 'gpu'; use 'auto'"), ("cuda", "finds no CUDA here")])
+def test_a_device_that_is_not_there(device: str, words: str) -> None:
+    import torch
+
+    if torch.cuda.is_available() and device == "cuda":
+        pytest.skip("there is one")
+    with pytest.raises(PlanError, match=words):
+        TorchModelHandler(model=linear(), device=device).load_model()
+
+
 def test_state_dicts_are_loaded_without_running_their_code(tmp_path: Path) -> None:
     import torch
 
     torch.save(linear(), tmp_path / "whole.pt")
-    with pytest.raises(ModelLoadError, match="cannot load .*whole.pt: UnpicklingError"):
+    with pytest.raises(ModelLoadError, match=r"^[^\n]*as torch\.save\(model\) writes them[^\n]*weights_only=False\)$"):
         TorchModelHandler(linear, state_dict_path=str(tmp_path / "whole.pt"), device="cpu").load_model()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,7 @@ class TorchModelHandler(ModelHandler[Any]):
             raise PlanError(
                 f"TorchModelHandler: {given[0]} {'holds weights only' if needs_class else 'is whole'}; {advice}"
             )
+        self._check_kinds()
         if given[0] == "safetensors_path":
             require(
                 "safetensors", package="safetensors", extra="torch", needed_by="TorchModelHandler(safetensors_path=)"
@@ -108,6 +110,15 @@ class TorchModelHandler(ModelHandler[Any]):
                     "trust_remote_code=True"
                 )
             check_file(path, handler_name="TorchModelHandler")
+
+    def _check_kinds(self) -> None:
+        """Refuse a path for a module and a module for its class, both easily mixed up."""
+        if self.model is not None and not hasattr(self.model, "state_dict"):
+            advice = "; for a file pass one of the paths" if isinstance(self.model, str) else ""
+            raise PlanError(f"TorchModelHandler: model= takes a module, not {type(self.model).__name__}{advice}")
+        if hasattr(self.model_class, "state_dict") and not isinstance(self.model_class, type):
+            name = type(self.model_class).__name__
+            raise PlanError(f"TorchModelHandler: model_class= takes the class {name} itself, not a module made of it")
 
     def preload(self) -> None:
         """Import the framework."""
@@ -149,6 +160,9 @@ class TorchModelHandler(ModelHandler[Any]):
     def _load(self, torch: Any, device: Any) -> Any:
         ((source, url),) = self.paths.items()
         path = local_copy(url, self.cache_dir)
+        kind = format_of(path)
+        if kind != _FORMATS[source] and kind in _FORMATS.values():  # PyTorch would go about it with warnings
+            raise ModelLoadError(_other_kind(url, source, kind))
         try:
             if source == "torchscript_path":
                 return torch.jit.load(str(path), map_location=device)
@@ -160,15 +174,24 @@ class TorchModelHandler(ModelHandler[Any]):
         except (ModelLoadError, MemoryError):
             raise
         except Exception as error:
-            kind = format_of(path)
             if kind != _FORMATS[source]:
-                raise ModelLoadError(f"{url} is not {_FORMATS[source]}: it seems to be {kind}") from error
+                raise ModelLoadError(_other_kind(url, source, kind)) from error
             raise ModelLoadError(f"cannot load {url}: {type(error).__name__}: {error}") from error
         return module
 
     def _device(self, torch: Any) -> Any:
         if self.device != "auto":
-            return torch.device(self.device)
+            try:
+                device = torch.device(self.device)
+            except RuntimeError:
+                raise PlanError(
+                    f"TorchModelHandler: there is no device {self.device!r}; use 'auto', 'cpu', 'cuda', 'cuda:1', 'mps'"
+                ) from None
+            if device.type == "cuda" and not torch.cuda.is_available():
+                raise PlanError(
+                    f"TorchModelHandler: device={self.device!r}, but PyTorch finds no CUDA here; use 'auto' or 'cpu'"
+                )
+            return device
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
@@ -197,13 +220,30 @@ class TorchModelHandler(ModelHandler[Any]):
         return tensor.to(_own_dtype(torch, model)) if tensor.is_floating_point() else tensor
 
 
+def _other_kind(url: str, source: str, kind: str) -> str:
+    others = {known: name for name, known in _FORMATS.items()}
+    if kind not in others:
+        return f"{url} is not {_FORMATS[source]}: it seems to be {kind}"
+    with_class = " with model_class=, in Python" if kind == _FORMATS["state_dict_path"] else ""
+    return f"{url} is not {_FORMATS[source]}: it seems to be {kind}; pass it as {others[kind]}={with_class}"
+
+
 def _load_weights(torch: Any, path: Path, source: str) -> Mapping[str, Any]:
     if source == "safetensors_path":
         from safetensors.torch import load_file
 
         weights: Mapping[str, Any] = load_file(str(path))
         return weights
-    loaded = torch.load(str(path), map_location="cpu", weights_only=True)
+    try:
+        loaded = torch.load(str(path), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "Unsupported global" not in str(error):
+            raise
+        raise ModelLoadError(
+            f"{path} holds Python objects, as torch.save(model) writes them, rather than weights alone, and loading "
+            f"it could run code of whoever wrote it. Save model.state_dict() instead; or, if you trust the file, pass "
+            f"model=torch.load({str(path)!r}, weights_only=False)"
+        ) from error
     for key in ("state_dict", "model_state_dict"):  # a training checkpoint
         if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
             loaded = loaded[key]
