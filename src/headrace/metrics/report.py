@@ -85,6 +85,9 @@ class Report:
             "statistics": _as_json(asdict(self.statistics)),
         }
 
+    def __repr__(self) -> str:
+        return str(self)  # notebooks and prompts show the last value
+
     def __str__(self) -> str:
         run = self.statistics
         table = [_source_row(source) for source in run.sources]

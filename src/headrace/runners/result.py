@@ -16,6 +16,9 @@ class RunResult:
 
     statistics: RunStatistics
 
+    def __repr__(self) -> str:
+        return f"<RunResult: {self.report().balance()}; report() tells more>"
+
     def report(self) -> Report:
         """Return the report: print it, or ask for `to_dict()`."""
         from headrace.metrics.report import Report
