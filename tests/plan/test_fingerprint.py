@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.plan.fingerprint import Unfingerprintable, file_digest, fingerprint
+from headrace.plan.fingerprint import Unfingerprintable, fingerprint
 
 # Data
 
@@ -635,24 +635,3 @@ def test_torch_modules():
 
 
 # Files
-
-
-def test_files_count_by_every_byte(tmp_path):
-    path = tmp_path / "model.bin"
-    path.write_bytes(bytes(3_000_000))
-    before = file_digest(path)
-    assert before == file_digest(str(path))
-    with path.open("r+b") as file:
-        file.seek(1_234_567)
-        file.write(b"\1")
-    assert file_digest(path) != before
-
-
-def test_folders_count_by_names_and_contents(tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / name / "sub").mkdir(parents=True)
-        (tmp_path / name / "sub" / "a").write_text("a")
-        (tmp_path / name / "b").write_text("b")
-    assert file_digest(tmp_path / "one") == file_digest(tmp_path / "two")
-    (tmp_path / "two" / "b").rename(tmp_path / "two" / "c")
-    assert file_digest(tmp_path / "one") != file_digest(tmp_path / "two")

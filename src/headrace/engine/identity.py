@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.commit.identity import JobIdentity
 from headrace.errors import ModelLoadError
 from headrace.model.files import local_copy
-from headrace.plan.fingerprint import Unfingerprintable, file_digest, fingerprint
+from headrace.plan.data_content import file_digest
+from headrace.plan.fingerprint import Unfingerprintable, fingerprint
 from headrace.plan.graph import nodes_behind
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Union
 
@@ -60,10 +61,12 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
 
 
 def _settings(source: Any) -> Any:
-    """A source as it was asked for: what it has learnt of its files since is compared by their content."""
-    if not dataclasses.is_dataclass(source):
+    """A source as it was asked for: what it has learnt of its files since is compared by their content, keys expire."""
+    if not dataclasses.is_dataclass(source) or isinstance(source, type):
         return source
-    fields = {field.name: getattr(source, field.name) for field in dataclasses.fields(source) if field.compare}
+    fields = {
+        field.name: _settings(getattr(source, field.name)) for field in dataclasses.fields(source) if field.compare
+    }
     return type(source), fields
 
 

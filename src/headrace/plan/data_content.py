@@ -1,9 +1,10 @@
-"""Plain data as bytes to hash: numbers, text, arrays, Arrow data, tensors."""
+"""Plain data as bytes to hash: numbers, text, arrays, Arrow data, tensors, files."""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import pathlib
 import struct
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from numpy.typing import NDArray
@@ -73,6 +75,22 @@ def tensor_array(obj: Any) -> NDArray[Any] | None:
     flat = obj.detach().cpu().contiguous().reshape(-1)
     data: NDArray[Any] = flat.view(torch.uint8).numpy()
     return data
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file, or of all files of a folder with their names, as hex; every byte is read.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    root = pathlib.Path(path)
+    if not root.is_dir():
+        with root.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    total = hashlib.sha256()
+    for file_path in sorted(p for p in root.rglob("*") if p.is_file()):
+        total.update(f"{file_path.relative_to(root).as_posix()}\0{file_digest(file_path)}\n".encode())
+    return total.hexdigest()
 
 
 class _HashWriter(io.RawIOBase):

@@ -19,7 +19,6 @@ import pathlib
 import re
 import socket
 import struct
-import sys
 import threading
 import types
 import weakref
@@ -31,11 +30,10 @@ import pyarrow as pa
 from headrace.plan.class_content import attributes_of
 from headrace.plan.code_content import instructions, uses
 from headrace.plan.data_content import LEAVES, Arrow, array_bytes, arrow_digest, arrow_type_bytes, tensor_array
-from headrace.plan.origins import origin_of, version_of
+from headrace.plan.origins import is_reachable, origin_of, version_of
 from headrace.plan.source_content import source_content
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
@@ -74,22 +72,6 @@ def fingerprint(obj: Any) -> str:
     except Exception as error:  # from properties, hooks and __reduce__ methods of the user's, or source that is gone
         raise walk.refusal(f"not to be looked into: {type(error).__name__}: {error}") from error
     return walk.digest().hex()
-
-
-def file_digest(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file, or of all files of a folder with their names, as hex; every byte is read.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    root = pathlib.Path(path)
-    if not root.is_dir():
-        with root.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    total = hashlib.sha256()
-    for file_path in sorted(p for p in root.rglob("*") if p.is_file()):
-        total.update(f"{file_path.relative_to(root).as_posix()}\0{file_digest(file_path)}\n".encode())
-    return total.hexdigest()
 
 
 class _Walk:
@@ -232,7 +214,7 @@ class _Walk:
         registry = getattr(obj, "registry", None)
         if foreign:
             self._by_name("function", str(module), obj.__code__.co_qualname)
-            if _is_reachable(obj, obj.__module__, obj.__qualname__):
+            if is_reachable(obj, obj.__module__, obj.__qualname__):
                 return
             if isinstance(registry, types.MappingProxyType):  # made by functools.singledispatch
                 self.visit(registry)
@@ -336,7 +318,7 @@ class _Walk:
 
     def _instance(self, obj: Any) -> None:
         cls = type(obj)
-        if _is_reachable(obj, getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)):
+        if is_reachable(obj, getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)):
             self._by_name("global", obj.__module__, obj.__qualname__)
             return
         tensor = tensor_array(obj)
@@ -373,16 +355,6 @@ class _Walk:
                 self.visit(part)
         self._items("items", items or ())
         self._dict(dict(pairs or ()))
-
-
-def _is_reachable(obj: Any, module: Any, qualname: Any) -> bool:
-    """Say whether an object of an installed module is found there under its own name."""
-    if not isinstance(module, str) or not isinstance(qualname, str) or origin_of(module) == "user":
-        return False
-    found: Any = sys.modules.get(module)
-    for name in qualname.split("."):
-        found = getattr(found, name, None)
-    return found is obj
 
 
 _EXACT: dict[type, Callable[[_Walk, Any], None]] = {list: _Walk._list, dict: _Walk._dict}

@@ -8,7 +8,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Origin: TypeAlias = Literal["standard", "installed", "user"]
 
@@ -60,6 +60,16 @@ def file_of(module: str) -> str | None:
     if spec is None:
         return None
     return spec.origin or next(iter(spec.submodule_search_locations or []), None)
+
+
+def is_reachable(obj: Any, module: Any, qualname: Any) -> bool:
+    """Say whether an object of an installed module is found there under its own name."""
+    if not isinstance(module, str) or not isinstance(qualname, str) or origin_of(module) == "user":
+        return False
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found is obj
 
 
 def _found(module: str) -> importlib.machinery.ModuleSpec | None:
