@@ -126,6 +126,22 @@ def test_a_model_without_names_refuses_another_number_of_columns(tmp_path: Path)
         predict(handler, inputs=None)
 
 
+def test_one_column_where_the_model_takes_more(tmp_path: Path) -> None:
+    named = LogisticRegression().fit(FRAME[["age", "spend"]], Y)
+    for model, words in ((fitted(), "takes 2 features and"), (named, r"takes 2 features \(age, spend\) and")):
+        with pytest.raises(HeadraceError, match=f"{words} was given one column of numbers.*inputs="):
+            predict(SklearnModelHandler(save(model, tmp_path / "m.pkl")), inputs="age")
+
+
+def test_several_columns_where_the_model_takes_texts(tmp_path: Path) -> None:
+    counter = CountVectorizer().fit(["good day", "bad day"])
+    for model in (counter, make_pipeline(counter, StandardScaler(with_mean=False))):
+        with pytest.raises(
+            HeadraceError, match=r"one column of texts and was given 2 columns \(country, age\).*inputs="
+        ):
+            predict(SklearnModelHandler(save(model, tmp_path / "m.pkl")), inputs=("country", "age"))
+
+
 def test_a_pipeline_that_picks_columns_by_name_gets_a_frame(tmp_path: Path) -> None:
     columns = ColumnTransformer([("num", StandardScaler(), ["age"]), ("cat", OneHotEncoder(), ["country"])])
     model = make_pipeline(columns, LogisticRegression()).fit(FRAME[["age", "country"]], Y)

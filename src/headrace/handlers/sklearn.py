@@ -203,7 +203,7 @@ def _compressed(kind: str) -> bool:
 def _features(batch: Any, model: Any) -> Any:
     """Return what the model takes: texts for one column of them, else a matrix or a DataFrame in the model's order."""
     if isinstance(batch, pa.Array):
-        return _one_column(batch)
+        return _only_column(batch, model)
     if isinstance(batch, dict):
         raise PlanError("SklearnModelHandler takes inputs= as column names, or a mapping from feature names to columns")
     names = getattr(model, "feature_names_in_", None)
@@ -214,6 +214,11 @@ def _features(batch: Any, model: Any) -> Any:
             return batch.to_pandas()
         return matrix(batch.columns)
     wanted = getattr(model, "n_features_in_", None)
+    if batch.num_columns > 1 and _reads_texts(model):
+        raise PlanError(
+            f"the model takes one column of texts and was given {batch.num_columns} columns "
+            f"({', '.join(batch.schema.names)}); name the one to take with inputs="
+        )
     if wanted is not None and wanted != batch.num_columns and not _is_vectors(batch):
         raise PlanError(
             f"the model takes {wanted} features and was given {batch.num_columns} columns "
@@ -224,9 +229,26 @@ def _features(batch: Any, model: Any) -> Any:
     return matrix(batch.columns)
 
 
+def _only_column(column: pa.Array, model: Any) -> NDArray[Any]:
+    values, wanted = _one_column(column), getattr(model, "n_features_in_", None)
+    if wanted not in (None, 1) and values.dtype.kind in "biuf" and values.shape[1] == 1:
+        known = ", ".join(map(str, getattr(model, "feature_names_in_", ())))
+        raise PlanError(
+            f"the model takes {wanted} features{f' ({known})' if known else ''} and was given one column of numbers; "
+            "name all that it takes with inputs="
+        )
+    return values
+
+
 def _one_column(column: pa.Array) -> NDArray[Any]:
     values = column_array(column)
     return values.reshape(-1, 1) if values.ndim == 1 and values.dtype != object else values
+
+
+def _reads_texts(model: Any) -> bool:
+    """Say whether the model, or the first step of a pipeline, cuts texts into words (CountVectorizer and its kin)."""
+    steps = getattr(model, "steps", None)
+    return hasattr(steps[0][1] if steps else model, "build_analyzer")
 
 
 def _is_vectors(batch: pa.RecordBatch) -> bool:
