@@ -344,3 +344,12 @@ def test_tiny_files_are_packed(tmp_path: Path) -> None:
     out = read(source(tmp_path))
     assert out.splits == 2
     assert out.column("id") == list(range(700))
+
+
+def test_a_file_whose_first_line_never_ends_is_refused_before_all_of_it_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "MAX_RECORD_BYTES", 100_000)
+    path = write(tmp_path / "endless.csv", "x" * 10_000_000)
+    with pytest.raises(SourceError, match=r"endless\.csv: the header cannot be read.*longer than 100,000 bytes"):
+        source(path).schema()

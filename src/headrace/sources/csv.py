@@ -169,6 +169,8 @@ class CsvSource:
                 if len(data) >= head_bytes:
                     if pieces.csv_record_end(data, self.delimiter_byte):
                         return data, False
+                    if len(data) > pieces.MAX_RECORD_BYTES:
+                        raise _header_too_long(path, pieces.Piece(data[: pieces.SHOWN_BYTES], 0, too_long=True))
                     head_bytes = 2 * len(data)
 
     def _may_cut(self, file: File) -> bool:
@@ -283,7 +285,7 @@ class _FileReader:
                 data, bad = piece.data, None
                 if piece.offset == 0 and not extent.start:
                     if piece.too_long:
-                        raise SourceError(f"{extent.path}: the header cannot be read: {pieces.too_long(piece).message}")
+                        raise _header_too_long(extent.path, piece)
                     names, begin = source.header(piece.data, extent.path)
                     data = memoryview(data)[begin:]
                 if piece.too_long:
@@ -335,6 +337,10 @@ def _other_delimiter(names: list[str]) -> str | None:
     if len(names) != 1:
         return None
     return next((c for c in "\t;|" if c in names[0] and all(part.strip() for part in names[0].split(c))), None)
+
+
+def _header_too_long(path: str, piece: pieces.Piece) -> SourceError:
+    return SourceError(f"{path}: the header cannot be read: {pieces.too_long(piece).message}")
 
 
 def _never_closed(record: bytes) -> Misfit:
