@@ -81,3 +81,13 @@ def test_what_cannot_be_fingerprinted_is_listed_with_its_reason() -> None:
     lock = threading.Lock()
     job = hr.range(3).map(lambda r: r if lock else {}, name="locked", isolation="thread").write_json("out")
     assert list(identity_of(Plan([job.node]), job.node).unknown) == ["step locked"]
+
+
+def test_keys_for_a_store_do_not_count(tmp_path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+
+    def make(key, path=tmp_path / "a.jsonl"):
+        return components(hr.read_json(path, storage_options={"key": key}))
+
+    assert make("old") == make("new")
+    assert make("old") != make("old", tmp_path)

@@ -12,6 +12,8 @@ from headrace.errors import PlanError
 from headrace.plan.nodes import Write
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.plan.steps import IfExists
     from headrace.sinks.sink import Sink
 
@@ -33,17 +35,19 @@ class Dataset(Consumption):
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Job:
         """Make a job that writes Parquet parts into a folder; call `.run()` on it.
 
         `if_exists` is "resume" (go on with an earlier run of the same job), "overwrite" or "fail". Parts hold about
-        `target_part_bytes`, or `rows_per_part` rows. `options` go to `ParquetSink` (compression, …).
+        `target_part_bytes`, or `rows_per_part` rows. `storage_options` are for URLs,
+        as fsspec takes them. `options` go to `ParquetSink` (compression, …).
         """
         from headrace.sinks.parquet import ParquetSink
 
         return self.write(
-            ParquetSink(os.fspath(path), **options),
+            ParquetSink(os.fspath(path), storage_options=storage_options, **options),
             if_exists=if_exists,
             target_part_bytes=target_part_bytes,
             rows_per_part=rows_per_part,
@@ -58,13 +62,14 @@ class Dataset(Consumption):
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Job:
         """Make a job that writes JSON Lines parts into a folder; see `write_parquet`."""
         from headrace.sinks.json import JsonSink
 
         return self.write(
-            JsonSink(os.fspath(path), **options),
+            JsonSink(os.fspath(path), storage_options=storage_options, **options),
             if_exists=if_exists,
             target_part_bytes=target_part_bytes,
             rows_per_part=rows_per_part,
@@ -79,13 +84,14 @@ class Dataset(Consumption):
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         name: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Job:
         """Make a job that writes CSV parts, each with a header, into a folder; see `write_parquet`."""
         from headrace.sinks.csv import CsvSink
 
         return self.write(
-            CsvSink(os.fspath(path), **options),
+            CsvSink(os.fspath(path), storage_options=storage_options, **options),
             if_exists=if_exists,
             target_part_bytes=target_part_bytes,
             rows_per_part=rows_per_part,

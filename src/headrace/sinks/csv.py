@@ -11,8 +11,8 @@ from __future__ import annotations
 import csv
 import os
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from headrace.sinks.disk import cannot_write
 from headrace.sinks.json_text import base64_texts, json_texts, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from io import BufferedReader
 
 
@@ -38,6 +39,8 @@ class CsvSink:
     """
 
     path: str
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
     @property
     def name(self) -> str:
@@ -55,7 +58,7 @@ class CsvSink:
         return CsvPart(folder.part_name(number, "csv"), schema, staging, self.path)
 
     def publish(self, receipt: str) -> None:
-        folder.publish(receipt, folder=self.path)
+        folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
 
     def holds_late_columns(self) -> bool:
         return False
@@ -69,7 +72,7 @@ class CsvSink:
                 for record in records(source):
                     target.write(record + ending)
 
-        folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen)
+        folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen, storage_options=self.storage_options)
 
 
 class CsvPart:

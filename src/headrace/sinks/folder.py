@@ -19,7 +19,7 @@ from headrace.errors import ResumeError, SinkError
 from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def seal(path: str, *, folder: str, name: str) -> PartReceipt:
     return PartReceipt(name=name, hidden=hidden, nbytes=nbytes)
 
 
-def publish(receipt: str, *, folder: str) -> None:
+def publish(receipt: str, *, folder: str, storage_options: Mapping[str, Any] | None = None) -> None:
     """Make a sealed file visible; does nothing when it is visible already.
 
     Raises:
@@ -104,7 +104,7 @@ def publish(receipt: str, *, folder: str) -> None:
         raise SinkError(f"{folder}: the journal holds a part of another kind of output: {receipt}")
     root = local_path(folder)
     if root is None:
-        _upload(part, folder)
+        _upload(part, folder, storage_options)
         return
     # Normalised as text: the folder of dead letters, say, may be a link, whose ".." is somewhere else.
     hidden, final = os.path.normpath(os.path.join(root, part.hidden)), os.path.join(root, part.name)
@@ -120,7 +120,14 @@ def publish(receipt: str, *, folder: str) -> None:
         raise cannot_write(final, error) from error
 
 
-def replace(receipt: str, *, folder: str, staging: str, rewrite: Callable[[str, str], None]) -> None:
+def replace(
+    receipt: str,
+    *,
+    folder: str,
+    staging: str,
+    rewrite: Callable[[str, str], None],
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Replace a published file by what `rewrite(old_path, new_path)` makes of it, whole or not at all.
 
     Raises:
@@ -137,30 +144,85 @@ def replace(receipt: str, *, folder: str, staging: str, rewrite: Callable[[str, 
             sync(new)
             _move(new, final)
             return
-        old = f"{new}.old"
-        fs, path = filesystem(folder)
-        fs.get_file(f"{path}/{part.name}", old)
-        rewrite(old, new)
-        fs.put_file(new, f"{path}/{part.name}")
-        os.unlink(old)
-        os.unlink(new)
     except OSError as error:
         raise cannot_write(f"{folder.rstrip('/')}/{part.name}", error) from error
+    old = f"{new}.old"
+    url = f"{folder.rstrip('/')}/{part.name}"
+    fs, path = filesystem(folder, storage_options)
+    with reaching(url):
+        fs.get_file(f"{path}/{part.name}", old)
+    rewrite(old, new)
+    with reaching(url):
+        fs.put_file(new, f"{path}/{part.name}")
+    os.unlink(old)
+    os.unlink(new)
 
 
-def filesystem(url: str) -> tuple[Any, str]:
+def filesystem(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
     """Return the fsspec file system of a URL and the path in it.
 
     Raises:
-        SinkError: the URL's protocol is unknown or its package is missing.
+        SinkError: the URL's protocol is unknown, its package is missing, or it refuses the options.
     """
     import fsspec
 
     try:
-        fs, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise SinkError(f"cannot write to {url}: {error}") from error
+        fs, path = fsspec.core.url_to_fs(url, **dict(storage_options or {}))
+    except (ImportError, ValueError, TypeError, OSError) as error:
+        raise SinkError(f"cannot write to {url}: {error}; check the URL and storage_options=") from error
     return fs, path.rstrip("/")
+
+
+def names_in(url: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """List the names in a remote folder as it is now; [] where there is none yet.
+
+    Raises:
+        SinkError: the store cannot be reached, or has no such bucket.
+    """
+    fs, path = filesystem(url, storage_options)
+    with reaching(url):
+        fs.invalidate_cache(path)
+        try:
+            return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False))
+        except FileNotFoundError:
+            if _has_buckets(fs):
+                fs.info(path.split("/", 1)[0])
+            return []
+
+
+def remove(url: str, names: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    """Remove files from a remote folder.
+
+    Raises:
+        SinkError: the store cannot be reached or refuses.
+    """
+    fs, path = filesystem(url, storage_options)
+    with reaching(url):
+        for name in names:
+            fs.rm_file(f"{path}/{name}")
+
+
+@contextlib.contextmanager
+def reaching(url: str) -> Iterator[None]:
+    """Turn whatever a store's client raises into a SinkError that says what to do."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SinkError(f"cannot write {url}: there is no such bucket or folder; make it, or check the URL") from error
+    except PermissionError as error:
+        raise SinkError(
+            f"cannot write {url}: {str(error).rstrip('.') or 'permission denied'}; check your credentials and what they"
+            " allow"
+        ) from error
+    except Exception as error:  # clients have exceptions of their own for networks and credentials
+        text = str(error).rstrip(".") or type(error).__name__
+        raise SinkError(f"cannot write {url}: {text}; check the network, the endpoint and your credentials") from error
+
+
+def _has_buckets(fs: Any) -> bool:
+    """Say whether folders need not be made, and the first part of a path is a bucket, which is not ours to make."""
+    protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+    return not {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}.isdisjoint(protocols)
 
 
 def sync(path: str) -> None:
@@ -196,12 +258,11 @@ def _move(hidden: str, final: str) -> None:
     sync(folder)
 
 
-def _upload(part: PartReceipt, folder: str) -> None:
-    fs, path = filesystem(folder)
-    try:
-        if os.path.exists(part.hidden):
-            fs.makedirs(path, exist_ok=True)
+def _upload(part: PartReceipt, folder: str, storage_options: Mapping[str, Any] | None) -> None:
+    fs, path = filesystem(folder, storage_options)
+    if os.path.exists(part.hidden):
+        with reaching(f"{folder.rstrip('/')}/{part.name}"):
+            if not _has_buckets(fs):
+                fs.makedirs(path, exist_ok=True)
             fs.put_file(part.hidden, f"{path}/{part.name}")
-            os.unlink(part.hidden)
-    except OSError as error:
-        raise cannot_write(f"{folder.rstrip('/')}/{part.name}", error) from error
+        os.unlink(part.hidden)

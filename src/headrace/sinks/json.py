@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from headrace.sinks.disk import cannot_write
 from headrace.sinks.json_text import joined, json_texts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from io import BufferedWriter
 
 SLICE_ROWS = 65_536
@@ -32,6 +33,8 @@ class JsonSink:
     """
 
     path: str
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
     @property
     def name(self) -> str:
@@ -49,7 +52,7 @@ class JsonSink:
         return JsonPart(folder.part_name(number, "jsonl"), staging, self.path)
 
     def publish(self, receipt: str) -> None:
-        folder.publish(receipt, folder=self.path)
+        folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
 
     def holds_late_columns(self) -> bool:
         return True

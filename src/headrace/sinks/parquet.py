@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,9 @@ from headrace.errors import SinkError
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable, storable_schema
 from headrace.sinks.disk import cannot_write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROW_GROUP_BYTES = 8 * 2**20
 ROW_GROUP_ROWS = 1_048_576
@@ -33,6 +37,8 @@ class ParquetSink:
     path: str
     compression: str = "snappy"
     compression_level: int | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
     @property
     def name(self) -> str:
@@ -46,14 +52,14 @@ class ParquetSink:
         """Raise SinkError for what Parquet cannot hold: Python objects, doubled names, structs without fields."""
         refuse_objects(schema, sink=self.name)
         refuse_duplicates(schema, sink=self.name)
-        for field in storable_schema(schema):
-            self._try(pa.schema([field]))
+        for column in storable_schema(schema):
+            self._try(pa.schema([column]))
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> ParquetPart:
         return ParquetPart(folder.part_name(number, "parquet"), schema, staging, self)
 
     def publish(self, receipt: str) -> None:
-        folder.publish(receipt, folder=self.path)
+        folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
 
     def holds_late_columns(self) -> bool:
         return False
@@ -69,7 +75,7 @@ class ParquetSink:
                 for batch in file.iter_batches():
                     writer.write_batch(conform(batch, wide))
 
-        folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen)
+        folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen, storage_options=self.storage_options)
 
     def writer(
         self, path: str | pa.NativeFile, schema: pa.Schema, *, dictionary: bool | list[str]

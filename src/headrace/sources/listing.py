@@ -33,7 +33,7 @@ class FileSet:
     paths: tuple[str, ...]
     patterns: tuple[str, ...] = ()
     """Globs on file names, compared without regard to case; () takes every file."""
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -233,6 +233,7 @@ def _missing(path: str) -> str:
 def _remote(url: str, storage_options: Mapping[str, Any] | None) -> _Listed:
     fs, inner = filesystem(url, storage_options)
     try:
+        fs.invalidate_cache(inner)  # what was listed minutes ago, by another pipeline, may have changed
         if is_pattern(inner) and not (url.startswith("http") and "*" not in inner):
             entries = fs.glob(inner, detail=True)
             shown = {p: i for p, i in entries.items() if i["type"] != "directory" and not _hides(p, inner)}

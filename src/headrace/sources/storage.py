@@ -182,6 +182,11 @@ def unreadable(path: str, error: BaseException) -> SourceError:
         return SourceError(
             f"cannot read {path}: permission denied; check the file's owner and mode, or your credentials"
         )
+    if is_url(path) and not isinstance(error, pa.ArrowInvalid):
+        return SourceError(
+            f"cannot read {path}: {str(error).rstrip('.') or type(error).__name__}; check the URL, the network, your "
+            "credentials and storage_options="
+        )
     if codec_of(path):
         return SourceError(
             f"cannot read {path}: {error}; it may be truncated or not {codec_of(path)} at all: fetch or pack it again"

@@ -298,6 +298,7 @@ class FileSink(SpecModel):
     if_exists: Literal["resume", "overwrite", "fail"] | None = None
     target_part_bytes: Positive | None = None
     rows_per_part: Positive | None = None
+    storage_options: dict[str, Any] | None = None
 
 
 class CsvSink(FileSink):

@@ -103,7 +103,7 @@ class Committer:
 
     def open(self) -> None:
         """Claim the output, check that it is this job's, and mend what a crash left; raises before it writes."""
-        self._home = Home(self._sink.folder)
+        self._home = Home(self._sink.folder, storage_options=getattr(self._sink, "storage_options", None))
         self._home.inspect(if_exists=self._if_exists)
         self._home.claim()
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.sinks import folder
 from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from headrace.records.failure import RowFailure
 
@@ -22,8 +22,9 @@ class DeadLetters:
     entered the stage) and model_id.
     """
 
-    def __init__(self, path: str, staging: str) -> None:
+    def __init__(self, path: str, staging: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
         self.path = path
+        self._storage_options = storage_options
         self._staging = staging
 
     def prepare(self, number: int, failures: Iterable[RowFailure]) -> str:
@@ -47,7 +48,7 @@ class DeadLetters:
 
     def publish(self, receipt: str) -> None:
         """Make a file visible; idempotent."""
-        folder.publish(receipt, folder=self.path)
+        folder.publish(receipt, folder=self.path, storage_options=self._storage_options)
 
 
 def line(failure: RowFailure) -> str:

@@ -8,16 +8,16 @@ import re
 import shutil
 import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.journal import remove_journal
 from headrace.errors import OutputExistsError, SinkError
 from headrace.sinks.disk import cannot_write
-from headrace.sinks.folder import PartReceipt, filesystem, local_path
+from headrace.sinks.folder import PartReceipt, local_path, names_in, remove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 HIDDEN = ".headrace"
 JOURNAL = "journal.sqlite"
@@ -33,8 +33,9 @@ class Home:
     temporary folder instead, so that nothing survives the run and nothing is resumed.
     """
 
-    def __init__(self, output: str | None) -> None:
+    def __init__(self, output: str | None, *, storage_options: Mapping[str, Any] | None = None) -> None:
         self.output = output
+        self.storage_options = storage_options
         root = None if output is None else local_path(output)
         self.root = root
         """The output folder where it is local."""
@@ -114,9 +115,9 @@ class Home:
         The journal must be gone already: without it no later run takes the remains for a finished part of its work.
         """
         if self.output is not None:
-            _remove_matching(self.output, OUR_PART)
+            self._remove_matching(self.output, OUR_PART)
         if dead_letters is not None:
-            _remove_matching(dead_letters, OUR_LETTERS)
+            self._remove_matching(dead_letters, OUR_LETTERS)
 
     def name_of(self, receipt: str) -> str:
         """Return what a person calls a part."""
@@ -178,19 +179,23 @@ class Home:
     def _inspect_remote(self, if_exists: str) -> None:
         if self.output is None:
             return
-        fs, path = filesystem(self.output)
-        try:
-            names = sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise cannot_write(self.output, error) from error
+        names = names_in(self.output, self.storage_options)
         if names and if_exists != "overwrite":
             raise OutputExistsError(
                 f"{self.output} holds files already ({_some(names)}), and a job that writes to a URL cannot go on where"
                 ' it was; pass if_exists="overwrite" (--overwrite) or choose another output'
             )
         self._judge(names, if_exists)
+
+    def _remove_matching(self, folder: str, pattern: re.Pattern[str]) -> None:
+        root = local_path(folder)
+        if root is None:
+            names = names_in(folder, self.storage_options)
+            remove(folder, [name for name in names if pattern.fullmatch(name)], self.storage_options)
+        elif os.path.isdir(root):
+            for name in os.listdir(root):
+                if pattern.fullmatch(name):
+                    os.unlink(os.path.join(root, name))
 
     def _judge(self, names: list[str], if_exists: str) -> None:
         if if_exists == "fail" and (names or self.has_journal):
@@ -226,21 +231,6 @@ def _file_in(path: str) -> str:
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return path
-
-
-def _remove_matching(folder: str, pattern: re.Pattern[str]) -> None:
-    root = local_path(folder)
-    if root is None:
-        fs, path = filesystem(folder)
-        if fs.exists(path):
-            for entry in fs.ls(path, detail=False):
-                if pattern.fullmatch(entry.rsplit("/", 1)[-1]):
-                    fs.rm_file(entry)
-        return
-    if os.path.isdir(root):
-        for name in os.listdir(root):
-            if pattern.fullmatch(name):
-                os.unlink(os.path.join(root, name))
 
 
 def _some(names: Iterable[str]) -> str:

@@ -52,7 +52,7 @@ def open_output(
     journal = _journal(home, identity, units, if_exists, dead_letters)
     try:
         where = dead_letters or journal.dead_letters
-        letters = DeadLetters(where, home.staging) if where else None
+        letters = DeadLetters(where, home.staging, storage_options=home.storage_options) if where else None
         _publish_again(sink, journal, letters)
         crash_point("open.published")
         _check_parts(home, journal)
