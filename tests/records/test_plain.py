@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.records.plain import array_of_numbers, array_of_text, numbers_of
+from headrace.records.plain import array_of_numbers, array_of_plain, array_of_text, numbers_of
 
 KINDS = ["int8", "uint16", "int64", "uint64", "float16", "float32", "float64", "bool"]
 
@@ -59,3 +59,48 @@ def test_pandas_is_not_imported() -> None:
         "a(np.arange(3)), a(np.array([True])), t(['x']); assert 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def in_fresh_python(code: str) -> str:
+    """Run code where pandas has not been imported, and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, -2, None, 2**63 - 1],
+        [1.5, None, float("inf"), -0.0],
+        [True, False, None, True, True, True, True, True, None],
+        ["a", "", None, "日本", "x\0y"],
+        ["plain", "ascii"],
+        [None, None],
+        [],
+    ],
+)
+def test_plain_values_are_as_pyarrow_makes_them(values) -> None:
+    expected = pa.array(values)
+    made = array_of_plain(values)
+    assert made.type == expected.type
+    assert made.to_pylist() == values
+    assert made.null_count == expected.null_count
+    made.validate(full=True)
+
+
+@pytest.mark.parametrize(
+    "values", [[2**64], [1, 2.5], [1, True], ["a", b"a"], [b"a"], [[1]], ["\ud800"], [-(2**63) - 1]]
+)
+def test_what_is_not_plain_is_left_to_pyarrow(values) -> None:
+    assert array_of_plain(values) is None
+
+
+def test_row_functions_do_not_import_pandas(tmp_path) -> None:
+    code = (
+        "import sys, headrace as hr\n"
+        "rows = hr.range(9).filter(lambda r: r['id'] > 2).map(lambda r: r | {'t': str(r['id']), 'n': None, 'f': 0.5})\n"
+        "rows.add_column('b', lambda r: r['id'] > 4).flat_map(lambda r: [r, r])"
+        f".write_parquet({str(tmp_path / 'out')!r}).run()\n"
+        "print('pandas' in sys.modules)"
+    )
+    assert in_fresh_python(code) == "False\n"

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.engine.failing import HOPELESS_ROWS, fail_row, hopeless, stage_error
 from headrace.engine.task import StepCounts
@@ -16,10 +15,13 @@ from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with
 from headrace.errors import HeadraceError, RowError, StageError
 from headrace.records.columns import empty_columns, to_column, to_rows
 from headrace.records.cutter import Pieces
+from headrace.records.plain import array_of_numbers
 from headrace.records.types import TypeQuarrelError, concatenated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from headrace.plan.steps import OnError, Step
     from headrace.records.block import Block
@@ -211,7 +213,7 @@ class _AddColumn(_StepRunner):
         batch, kept = block.batch, None
         if failures:
             kept = np.array(parents, dtype=np.int64)
-            batch = batch.take(pa.array(kept))
+            batch = batch.take(array_of_numbers(kept))
         yield block.derive(
             with_column(batch, dict(self.step.kwargs)["column"], to_column(values)), kept, failures, errors=nulled
         )
@@ -236,7 +238,7 @@ class _Filter(_StepRunner):
             yield block
             return
         parents = np.array(keep, dtype=np.int64)
-        yield block.derive(block.batch.take(pa.array(parents)), parents, failures)
+        yield block.derive(block.batch.take(array_of_numbers(parents)), parents, failures)
 
     def empty(self, block: Block) -> Block:
         return block

@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.records.columns import empty_columns, from_column, from_columns, from_rows, to_column, to_numpy, to_rows
+from headrace.records.plain import array_of_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +59,7 @@ class Rows:
         if len(given) != len(values) or not all(map(operator.is_, values, given)):
             return None
         column = self._batch.column(index)
-        return column if whole else column.take(pa.array(parents, type=pa.int64()))
+        return column if whole else column.take(array_of_numbers(np.array(parents, dtype=np.int64)))
 
 
 def to_user(batch: pa.RecordBatch, batch_format: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.records.alike import alike
-from headrace.records.plain import array_of_numbers, numbers_of
+from headrace.records.plain import array_of_numbers, array_of_plain, numbers_of
 from headrace.records.tensors import (
     ObjectType,
     TensorType,
@@ -169,6 +170,8 @@ def _from_values(values: list[Any]) -> pa.Array:
     if any(isinstance(v, np.ndarray) and v.ndim > 0 for v in values):
         return _from_arrays(values)
     values = [v.item() if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
+    if "pandas" not in sys.modules and (plain := array_of_plain(values)) is not None:
+        return plain  # pyarrow's own way is quicker, but for its import of pandas
     if _are_mixed(values):
         return object_array(values)
     try:

@@ -35,14 +35,53 @@ def array_of_numbers(values: NDArray[Any]) -> pa.Array:
 
 
 def array_of_text(values: Sequence[str | None]) -> pa.Array:
-    """Return text as an Arrow array.
+    """Return text as an Arrow array; of a type for large text where there are more than 2 GB.
 
     >>> array_of_text(["a", None]).to_pylist()
     ['a', None]
     """
-    builder = pa.lib.StringBuilder()
-    builder.append_values(list(values))
-    return builder.finish()
+    there = None if None not in values else [value is not None for value in values]
+    texts = ["" if value is None else value for value in values] if there else values
+    whole = "".join(texts)  # type: ignore[arg-type]
+    parts: Sequence[Any] = texts if whole.isascii() else [text.encode() for text in texts]  # type: ignore[union-attr]
+    data = whole.encode() if parts is texts else b"".join(parts)
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)), out=offsets[1:])
+    small = len(data) < 2**31
+    places = pa.py_buffer(offsets.astype(np.int32) if small else offsets)
+    buffers = [None if there is None else _validity(there), places, pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string() if small else pa.large_string(), len(parts), buffers)
+
+
+def array_of_plain(values: Sequence[Any]) -> pa.Array | None:
+    """Return values of one plain kind, nulls among them, as `pyarrow.array` would; None for all others.
+
+    >>> array_of_plain([1.5, None]).type, array_of_plain(["a"]).type, array_of_plain([b"a"])
+    (DataType(double), DataType(string), None)
+    """
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return pa.nulls(len(values))
+    kind = kinds.pop()
+    if kinds or kind not in _DTYPES:
+        return None
+    try:
+        if kind is str:
+            return array_of_text(values)
+        if None not in values:
+            return array_of_numbers(np.array(values, dtype=_DTYPES[kind]))
+        numbers = array_of_numbers(np.array([kind() if v is None else v for v in values], dtype=_DTYPES[kind]))
+    except (OverflowError, UnicodeEncodeError):  # more than 64 bits; half a character
+        return None
+    buffers = [_validity([value is not None for value in values]), numbers.buffers()[1]]
+    return pa.Array.from_buffers(numbers.type, len(values), buffers)
+
+
+_DTYPES: dict[type, Any] = {str: None, int: np.int64, float: np.float64, bool: np.bool_}
+
+
+def _validity(there: Sequence[bool]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.array(there, dtype=np.bool_), bitorder="little"))
 
 
 def numbers_of(array: pa.Array) -> NDArray[Any] | None:

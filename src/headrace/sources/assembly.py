@@ -12,6 +12,7 @@ from headrace.errors import PlanError
 from headrace.records.block import Block, Unit
 from headrace.records.columns import empty_columns
 from headrace.records.failure import RowFailure, row_as_json
+from headrace.records.plain import array_of_numbers
 from headrace.sources.partitions import constant_column, partition_schema, partition_values
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def block_of(
         assert ordinals is not None
         failures += [row_failure(why, int(ordinals[row]), origin=origin, stage=stage) for row, why in misfits.items()]
         kept = np.delete(np.arange(batch.num_rows), list(misfits))
-        batch, ordinals = batch.take(pa.array(kept)), ordinals[kept]
+        batch, ordinals = batch.take(array_of_numbers(kept)), ordinals[kept]
     return Block(
         batch=finish(batch, schema=schema, wanted=wanted, added=added.values(path)),
         unit=Unit(0),
