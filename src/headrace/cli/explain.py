@@ -20,7 +20,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debuggable
 def explain(file: str, settings: tuple[str, ...], as_json: bool) -> int:
-    """Show the stages of FILE's pipeline and the columns after each step; run nothing."""
+    """Show what FILE's pipeline would do; run nothing.
+
+    The columns after each step, and the stages that the steps run in.
+    """
     from headrace.spec.jobs import build_jobs
     from headrace.spec.load import load_spec
 

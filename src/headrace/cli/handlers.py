@@ -20,7 +20,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debuggable
 def handlers(as_json: bool) -> None:
-    """Show the kinds of model, what is installed for them, and how to get what is missing."""
+    """Show the kinds of model and what is installed.
+
+    What is missing is shown with the command that installs it.
+    """
     from headrace.handlers.registry import installed
 
     rows = installed()

@@ -137,7 +137,10 @@ def infer(
     as_json: bool,
     **asked: Any,
 ) -> int:
-    """Run MODEL over every row of INPUT... and write the rows with the answers to OUT."""
+    """Run MODEL over every row of INPUT... into OUT.
+
+    Rows are written with all their columns and the model's answers.
+    """
     if dead_letters is not None and on_error not in (None, "dead_letter"):
         raise click.UsageError(f"--dead-letters would stay empty with --on-error {on_error}")
     on_error = on_error or ("dead_letter" if dead_letters is not None else None)

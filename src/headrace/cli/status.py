@@ -26,7 +26,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debuggable
 def status(folder: str, as_json: bool) -> None:
-    """Show what the output folder OUT holds: finished or not, rows, parts, dead letters. Disturbs no run."""
+    """Show how far the job is that writes to OUT.
+
+    Finished or not, rows, parts, dead letters. Disturbs no run.
+    """
     from headrace.engine.commit.status import read_status
 
     found = read_status(folder)
