@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import StageError, TooManyFailuresError
+from headrace.errors import RunError, StageError, TooManyFailuresError
 
 
 def lines(folder):
@@ -224,3 +224,18 @@ def test_a_shuffle_goes_on_in_the_order_in_which_it_was_begun(tmp_path) -> None:
     shuffled("out", 50).run()
     shuffled("at once", 11).run()
     assert lines(tmp_path / "out") == lines(tmp_path / "at once")
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize("leave", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_code_that_wants_to_end_the_program_ends_the_run(tmp_path, isolation, leave) -> None:
+    def function(row):
+        if row["id"] == 5:
+            raise leave
+        return row
+
+    name = type(leave).__name__
+    with pytest.raises(RunError, match=rf"stage 'mine.*': its code wants to end the program \({name}") as caught:
+        hr.range(10).map(function, isolation=isolation, version="1", name="mine").write_json(tmp_path / "out").run()
+    assert "bug" not in str(caught.value)
+    hr.range(10).map(function, version="1", name="mine").limit(5).write_json(tmp_path / "first").run()

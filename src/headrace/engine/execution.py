@@ -235,10 +235,6 @@ class Execution:
             return
         if isinstance(error, HeadraceError):
             raise error
-        if isinstance(error, SystemExit):
-            raise RunError(
-                f"code of a step or handler wants to end the process (SystemExit: {error}); let it raise something else"
-            ) from error
         if isinstance(error, MemoryError):
             raise RunError("out of memory; use smaller batches (max_batch_size) or fewer replicas") from error
         raise RunError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import RowError, StageError, TooManyFailuresError
+from headrace.errors import RowError, RunError, StageError, TooManyFailuresError
 from headrace.plan.lanes import came_by
 from headrace.records.columns import to_rows
 from headrace.records.failure import RowFailure, row_as_json
@@ -87,6 +87,16 @@ def stage_error(stage: str, error: BaseException, what: str) -> StageError:
     if what.startswith("failed on"):
         message += "; pass on_error='dead_letter' to set such rows aside and go on"
     return StageError(message)
+
+
+def leaving(stage: str, error: BaseException) -> RunError:
+    """Make the error for code that raised SystemExit, KeyboardInterrupt or the like, which are no failures of rows."""
+    told = f"{type(error).__name__}: {error}".rstrip(": ")
+    refused = RunError(
+        f"stage {stage!r}: its code wants to end the program ({told}); let it raise something else, like ValueError"
+    )
+    refused.__cause__ = error
+    return refused
 
 
 def hopeless(stage: str, failed: int, error: BaseException) -> TooManyFailuresError:

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from headrace.engine.clock import StageClock
+from headrace.engine.failing import leaving
 from headrace.engine.task import StepCounts
 from headrace.metrics.statistics import StageStatistics, StepStatistics
 
@@ -91,6 +92,8 @@ class StageRun:
             with clock.running():
                 self.work(number, clock)
         except BaseException as error:
+            if not isinstance(error, Exception):
+                error = leaving(self.stage.name, error)
             # Before this replica counts as ended: the last one must not close the outlet as if all were well.
             self.state.fail_unless_cancelled(error)
         with self._lock:

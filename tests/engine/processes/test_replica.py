@@ -210,7 +210,7 @@ def test_any_other_error_is_a_run_error_with_the_remote_traceback(task, what):
         list(replica.process(tasks.block_of(3)))
     assert "stage 'map_1'" in str(raised.value)
     assert what in str(raised.value)
-    assert "tasks.py" in str(raised.value)
+    assert "tasks.py" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine.failing import leaving
 from headrace.engine.processes.logs import LogCarrier
 from headrace.engine.processes.remote_errors import RemoteError, pack_error
 from headrace.engine.processes.shared_blocks import pack_block, unpack_block
@@ -36,6 +37,7 @@ class Worker:
         self._inbox: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self._carrier = LogCarrier(lambda plain: wire.send(Kind.LOG, plain))
         self._task: Task | None = None
+        self._name = ""
 
     def run(self) -> None:
         """Serve the parent until it says goodbye. When it is gone without a word, the process ends at once."""
@@ -44,8 +46,10 @@ class Worker:
             self._serve()
         except _Goodbye:
             pass
-        except BaseException as error:  # SystemExit from a user's code too: the parent must hear of it
+        except Exception as error:
             self._refuse(pack_error(error))
+        except BaseException as error:  # SystemExit from a user's code: the parent must hear of it
+            self._refuse(pack_error(leaving(self._name, error)))
         self._say_goodbye()
 
     def _listen(self) -> None:
@@ -58,6 +62,7 @@ class Worker:
     def _serve(self) -> None:
         hello = self._inbox.get()
         assert hello.kind is Kind.HELLO, hello
+        self._name = hello.value.name
         self._settle_in(hello.value)
         self._task = _unpack_task(hello.data, hello.value.name)
         self._task.open()
