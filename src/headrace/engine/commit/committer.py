@@ -327,8 +327,12 @@ class Committer:
             return widened(known, piece.schema)
         except TypeQuarrelError as error:
             wide = mixed(known, piece.schema)
-            with suppress(SinkError):
+            try:
                 self._sink.check(wide)
+            except SinkError:
+                if "[]" in error.column:  # arrays of different dimensions: the sink says it best
+                    raise
+            else:
                 return wide
             origin = piece.block.origin if piece.block is not None else None
             where = f" from {origin.file}" if origin is not None else ""
