@@ -101,6 +101,15 @@ def test_a_finished_job_has_nothing_to_do_and_overwrite_starts_afresh(capsys: Pr
     assert rows("out")[0]["prediction"] == "GOODx"
 
 
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_what_models_print_stands_beside_the_json_report(isolation: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert infer("--inputs", "text", "--json", "--isolation", isolation, model="python:own:Chatty") == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["balance"]["written"] == 3
+    assert "a batch" in err
+    assert "from native code" in err
+
+
 def test_json_report_alone_on_stdout(capsys: Printed) -> None:
     assert infer("--inputs", "text", "--json") == 0
     report = json.loads(capsys.readouterr().out)

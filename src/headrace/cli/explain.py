@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import show_plan
+from headrace.cli.running import prints_aside, show_plan
 
 EPILOG = """\b
 Examples:
@@ -28,5 +28,7 @@ def explain(file: str, settings: tuple[str, ...], as_json: bool) -> int:
     from headrace.spec.load import load_spec
 
     with checking():
-        spec = load_spec(file, settings=settings)
-        return show_plan(build_jobs(spec, file=file), num_cpus=spec.run.num_cpus, as_json=as_json)
+        with prints_aside(as_json):
+            spec = load_spec(file, settings=settings)
+            jobs = build_jobs(spec, file=file)
+        return show_plan(jobs, num_cpus=spec.run.num_cpus, as_json=as_json)

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.flags import speaking_in_flags
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import reporting, run_jobs, show_plan
+from headrace.cli.running import prints_aside, reporting, run_jobs, show_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,8 @@ def infer(
     with speaking_in_flags():
         with checking():
             request = Request(**asked)
-            job = _write(_answered(_read(request), request), request)
+            with prints_aside(as_json):  # of users' modules, which are imported here
+                job = _write(_answered(_read(request), request), request)
             if explain_only:
                 return show_plan([job], num_cpus=num_cpus, as_json=as_json)
         return run_jobs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import reporting, run_jobs
+from headrace.cli.running import prints_aside, reporting, run_jobs
 
 EPILOG = """\b
 Paths and modules in the file are relative to the current folder. The shape of the file: headrace schema.
@@ -32,7 +32,7 @@ def run(file: str, settings: tuple[str, ...], overwrite: bool, quiet: bool, as_j
     from headrace.spec.jobs import build_jobs
     from headrace.spec.load import load_spec
 
-    with checking():
+    with checking(), prints_aside(as_json):
         spec = load_spec(file, settings=settings)
         jobs = build_jobs(spec, file=file, overwrite=overwrite)
     return run_jobs(

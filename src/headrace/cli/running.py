@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -10,7 +13,7 @@ import click
 from headrace.cli.outcome import FAILED_ROWS, GOOD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.dataset import Job
     from headrace.metrics.report import Report
@@ -25,12 +28,30 @@ def reporting(command: FunctionT) -> FunctionT:
     return quiet(as_json(command))
 
 
+@contextmanager
+def prints_aside(as_json: bool) -> Iterator[None]:
+    """Send to stderr what users' code prints, in worker processes too, so that stdout holds JSON alone."""
+    if not as_json:
+        yield
+        return
+    sys.stdout.flush()
+    with redirect_stdout(sys.stderr):
+        kept = os.dup(1)
+        os.dup2(2, 1)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 def run_jobs(jobs: Sequence[Job], *, quiet: bool, as_json: bool, **options: Any) -> int:
     """Run jobs to their end and report; return the exit code."""
     from headrace.dataset.job import run
 
     given = {name: value for name, value in options.items() if value is not None}
-    report = run(*jobs, progress="none" if quiet else "auto", **given).report()
+    with prints_aside(as_json):
+        report = run(*jobs, progress="none" if quiet else "auto", **given).report()
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     elif not quiet:
@@ -47,5 +68,7 @@ def show_plan(jobs: Sequence[Job], *, num_cpus: int | None = None, as_json: bool
     """Print what jobs would run as one plan."""
     from headrace.dataset.job import explain_jobs
 
-    click.echo(explain_jobs(*jobs, format="json" if as_json else "text", num_cpus=num_cpus))
+    with prints_aside(as_json):
+        plan = explain_jobs(*jobs, format="json" if as_json else "text", num_cpus=num_cpus)
+    click.echo(plan)
     return GOOD
