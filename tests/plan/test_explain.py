@@ -30,3 +30,10 @@ def test_json_is_the_same_for_programs(tmp_path) -> None:
     assert [s["name"] for s in found["steps"]] == ["range", "keep", "run_inference", "write_json"]
     assert found["steps"][0]["schema"] == {"id": "int64"}
     assert found["stages"][0]["replicas"] == 3
+
+
+def test_inputs_by_name_and_dictionaries_are_written_as_people_say_them(tmp_path) -> None:
+    ds = hr.range(3).run_inference(Echo(), inputs={"x": "id"})
+    text = ds.write_json(tmp_path / "out").explain()
+    assert "inputs: x=id" in text
+    assert "model_id (dictionary<string>)" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
@@ -10,6 +11,8 @@ from headrace.plan.schemas import columns_after
 from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.plan.graph import Plan
     from headrace.plan.nodes import AnyNode
     from headrace.plan.schemas import Columns
@@ -45,7 +48,8 @@ def explain_text(plan: Plan, *, cores: int) -> str:
     for step in found["steps"]:
         origin = f" ← {', '.join(step['from'])}" if step["from"] else ""
         lines.append(f"  {step['name']}{origin}")
-        lines.extend(f"      {key}: {value}" for key, value in step["details"].items())
+        for key, value in step["details"].items():
+            lines.append(f"      {key}: {', '.join(value) if isinstance(value, list) else value}")
         lines.append(f"      columns: {_columns_text(step['schema'])}")
     lines.append("Stages")
     for stage in found["stages"]:
@@ -88,7 +92,9 @@ def _details(node: AnyNode) -> dict[str, Any]:
 def _model_details(node: RunInference) -> dict[str, Any]:
     spec, limits = node.spec, node.spec.limits
     details: dict[str, Any] = {"handler": type(spec.handler).__name__}
-    if spec.inputs is not None:
+    if isinstance(spec.inputs, Mapping):
+        details["inputs"] = [f"{key}={column}" for key, column in spec.inputs.items()]
+    elif spec.inputs is not None:
         details["inputs"] = spec.inputs if isinstance(spec.inputs, str) else list(spec.inputs)
     size = f"{limits.min_batch_size} to {limits.max_batch_size or 'as fast as possible'}"
     details["batch size"] = size
@@ -110,7 +116,19 @@ def _runs_in(stage: Stage) -> str:
 def _schema(columns: Columns | None) -> dict[str, str | None] | None:
     if columns is None:
         return None
-    return {name: None if type_ is None else str(type_) for name, type_ in columns.items()}
+    return {name: None if type_ is None else _type_text(type_) for name, type_ in columns.items()}
+
+
+def _type_text(type_: pa.DataType) -> str:
+    """Write a type; how a dictionary is numbered is nobody's concern.
+
+    >>> import pyarrow as pa
+    >>> _type_text(pa.dictionary(pa.int32(), pa.string())), _type_text(pa.int64())
+    ('dictionary<string>', 'int64')
+    """
+    import pyarrow as pa
+
+    return f"dictionary<{type_.value_type}>" if pa.types.is_dictionary(type_) else str(type_)
 
 
 def _columns_text(schema: dict[str, str | None] | None) -> str:
