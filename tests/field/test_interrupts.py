@@ -214,6 +214,32 @@ def test_signals_between_rows_are_the_callers() -> None:
     assert died == Ended(-signal.SIGTERM, "", "")
 
 
+CHECKING = """
+    import os, signal, sys, time
+    import headrace as hr
+
+    class Model(hr.ModelHandler):
+        def check(self):
+            os.kill(os.getpid(), int(sys.argv[1]))
+            time.sleep(600)
+        def load_model(self):
+            return None
+        def run_inference(self, batch, model):
+            return [1 for _ in batch]
+
+    ds = hr.range(10).run_inference(Model(), version="1")
+    ds.write_json("out").run() if sys.argv[2] == "run" else getattr(ds, sys.argv[2])()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", ["run", "count", "stats"])
+def test_a_signal_while_the_plan_is_checked(number: signal.Signals, how: str) -> None:
+    write_script(CHECKING)
+    assert run("script.py", str(int(number)), how) == Ended(-number, "", f"headrace: interrupted by {number.name}\n")
+    assert not Path("out").exists()
+
+
 COMMAND = """
     import os, time
     import headrace as hr

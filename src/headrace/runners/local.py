@@ -40,11 +40,8 @@ def run(
         RunInterrupted: Ctrl-C or SIGTERM.
         HeadraceError: the run failed.
     """
-    check(plan)
-    execution = Execution(
-        optimised(plan, on_error=on_error),
-        ExecutionOptions.of(on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus),
-    )
+    options = ExecutionOptions.of(on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus)
+    execution = _checked(plan, options)
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress
     try:
         with interruptible(execution.close, finished=lambda: _finished(execution)):
@@ -58,8 +55,7 @@ def run(
 
 def blocks(plan: Plan) -> Iterator[Block]:
     """Run a plan that ends in a `Collect`, yielding its blocks in the order of the input; stop when the caller does."""
-    check(plan)
-    execution = Execution(optimised(plan, on_error="fail"), ExecutionOptions.of())
+    execution = _checked(plan, ExecutionOptions.of())
     try:
         with interruptible(execution.close):
             execution.start()
@@ -78,15 +74,22 @@ def _next(blocks: Iterator[Block], execution: Execution) -> Block | None:
 
 def drain(plan: Plan) -> RunStatistics:
     """Run a plan that ends in a `Collect`, drop its rows, and return what the run did."""
-    check(plan)
-    execution = Execution(optimised(plan, on_error="fail"), ExecutionOptions.of())
+    execution = _checked(plan, ExecutionOptions.of())
     try:
-        execution.start()
-        for _ in execution.blocks():
-            pass
+        with interruptible(execution.close):
+            execution.start()
+            for _ in execution.blocks():
+                pass
         return execution.statistics()
     finally:
         execution.close()
+
+
+def _checked(plan: Plan, options: ExecutionOptions) -> Execution:
+    """Check a plan, which may take a while where there are many files; stopped meanwhile, it leaves nothing."""
+    with interruptible(lambda: None):
+        check(plan)
+        return Execution(optimised(plan, on_error=options.on_error), options)
 
 
 @contextmanager
