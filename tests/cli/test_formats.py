@@ -36,7 +36,7 @@ def test_told_by_what_a_folder_or_pattern_holds(tmp_path: Path) -> None:
 def test_a_folder_of_two_kinds_must_be_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     (tmp_path / "b.json").touch()
-    with pytest.raises(PlanError, match="pass --input-format, one of csv, json"):
+    with pytest.raises(PlanError, match=r"files of several formats \(csv, json\); pass --input-format"):
         format_of([str(tmp_path)])
 
 

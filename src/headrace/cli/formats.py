@@ -35,6 +35,12 @@ def format_of(inputs: Sequence[str]) -> str:
     if len(found) == 1:
         return next(iter(found))
     if not found:
+        for text in inputs:
+            if kinds := _kinds_in(text):
+                raise PlanError(
+                    f"{text} holds files of several formats ({', '.join(sorted(kinds))}); pass --input-format to take "
+                    "those of one"
+                )
         raise PlanError(
             f"cannot tell the format of {', '.join(inputs)} by name; pass --input-format, one of {', '.join(FORMATS)}"
         )
@@ -55,8 +61,12 @@ def _format_of_input(text: str) -> str | None:
     by_name = _by_suffix(text)
     if by_name or "://" in text:
         return by_name
-    found = {name for file in _files(text) if (name := _by_suffix(file))}
+    found = _kinds_in(text)
     return found.pop() if len(found) == 1 else None
+
+
+def _kinds_in(text: str) -> set[str]:
+    return set() if "://" in text else {name for file in _files(text) if (name := _by_suffix(file))}
 
 
 def _by_suffix(text: str) -> str | None:
