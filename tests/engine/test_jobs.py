@@ -238,4 +238,15 @@ def test_code_that_wants_to_end_the_program_ends_the_run(tmp_path, isolation, le
     with pytest.raises(RunError, match=rf"stage 'mine.*': its code wants to end the program \({name}") as caught:
         hr.range(10).map(function, isolation=isolation, version="1", name="mine").write_json(tmp_path / "out").run()
     assert "bug" not in str(caught.value)
-    hr.range(10).map(function, version="1", name="mine").limit(5).write_json(tmp_path / "first").run()
+
+
+def test_a_limit_is_reached_also_where_failed_rows_are_set_aside_later(tmp_path) -> None:
+    def job(bad):
+        model = Picky(bad)
+        ds = hr.range(300).run_inference(model, version="1", batch_size=1, concurrency=3)
+        return ds.limit(100).write_json(tmp_path / "out")
+
+    with pytest.raises(StageError):
+        job({50}).run()
+    job({50}).run(on_error="dead_letter")
+    assert [r["id"] for r in lines(tmp_path / "out")] == [i for i in range(101) if i != 50]

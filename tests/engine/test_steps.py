@@ -291,3 +291,12 @@ def test_halves_of_a_failing_batch_that_quarrel_are_told() -> None:
     ids = dense_block(pa.record_batch({"id": [0, 1]}), split=0, first=0)
     with pytest.raises(StageError, match=r"'map_batches' returned column 'x' as int64 for some rows and as string"):
         run([step("map_batches", picky, row_wise=True)], ids, on_error="dead_letter")
+
+
+@pytest.mark.parametrize("batch_format", ["numpy", "pandas", "pyarrow", "rows"])
+def test_identifiers_beside_nulls_survive_every_format(batch_format) -> None:
+    large = 2**53 + 1
+    ids = dense_block(pa.record_batch({"id": [large, None, large + 2]}), split=0, first=0)
+    ((out,), _) = run([step("map_batches", lambda batch: batch, batch_format=batch_format)], ids)
+    assert to_rows(out.batch) == [{"id": large}, {"id": None}, {"id": large + 2}]
+    assert out.batch.schema.field("id").type == pa.int64()

@@ -6,7 +6,7 @@ import pytest
 import headrace as hr
 from headrace.errors import UnknownColumnError
 from headrace.plan.graph import Plan
-from headrace.plan.nodes import Collect, Limit, MapBatches, Read, RunInference
+from headrace.plan.nodes import Collect, Limit, MapBatches, Read, RunInference, Write
 from headrace.plan.rules import optimised
 
 
@@ -95,3 +95,9 @@ def test_shared_nodes_stay_shared_and_names_stay() -> None:
 def test_a_column_that_is_not_read_cannot_be_used() -> None:
     with pytest.raises(UnknownColumnError, match="'zz'"):
         TABLE.rename({"zz": "y"}).take()
+
+
+def test_a_limit_stays_in_front_of_an_output() -> None:
+    job = TABLE.run_inference(Echo()).limit(1).write_json("out")
+    kinds = [type(n) for n in optimised(Plan([job.node]), on_error="fail").nodes]
+    assert kinds == [Read, RunInference, Limit, Write]

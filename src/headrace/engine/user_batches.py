@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.records.columns import empty_columns, from_column, from_columns, from_rows, to_column, to_numpy, to_rows
+from headrace.records.columns import (
+    empty_columns,
+    floats_would_round,
+    from_column,
+    from_columns,
+    from_rows,
+    to_column,
+    to_exact_numpy,
+    to_rows,
+)
 from headrace.records.plain import array_of_numbers
 
 if TYPE_CHECKING:
@@ -67,9 +76,9 @@ def to_user(batch: pa.RecordBatch, batch_format: str) -> Any:
     if batch_format == "pyarrow":
         return batch
     if batch_format == "numpy":
-        return {name: to_numpy(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        return {name: to_exact_numpy(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     if batch_format == "pandas":
-        return batch.to_pandas()
+        return batch.to_pandas(integer_object_nulls=any(floats_would_round(column) for column in batch.columns))
     return to_rows(batch)
 
 

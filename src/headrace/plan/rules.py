@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.graph import Plan
-from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, RunInference, Shuffle, Union, upstreams
+from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, RunInference, Shuffle, Union, Write, upstreams
 from headrace.plan.schemas import input_columns
 
 if TYPE_CHECKING:
@@ -39,8 +39,12 @@ def with_names(plan: Plan) -> Plan:
 def limit_early(plan: Plan, *, on_error: OnError) -> Plan:
     """Move limits in front of steps that keep every row, so that rows behind the limit are never computed.
 
-    Only where failures end the run: otherwise the limit counts rows that succeed, and has to stay behind.
+    Only where failures end the run: otherwise the limit counts rows that succeed, and has to stay behind. And never in
+    front of an output, which a later run may go on with, setting failed rows aside: it would find rows that this one
+    had not counted as wanted.
     """
+    if any(isinstance(output, Write) for output in plan.outputs):
+        return plan
 
     def visit(node: AnyNode, inputs: Sequence[Node]) -> AnyNode:
         node = _with_inputs(node, inputs)

@@ -97,6 +97,23 @@ def to_numpy(column: pa.Array) -> NDArray[Any]:
     return _objects(from_column(column))
 
 
+def to_exact_numpy(column: pa.Array) -> NDArray[Any]:
+    """Return a column as `to_numpy` does, but integers that floats would change, beside nulls, as objects."""
+    return _objects(from_column(column)) if floats_would_round(column) else to_numpy(column)
+
+
+def floats_would_round(column: pa.Array) -> bool:
+    """Say whether a column has nulls beside integers so large that floats would change them (identifiers, say).
+
+    >>> floats_would_round(pa.array([2**53 + 1, None])), floats_would_round(pa.array([2**53 + 1]))
+    (True, False)
+    """
+    wide = pa.types.is_int64(column.type) or pa.types.is_uint64(column.type)
+    if not wide or column.null_count in (0, len(column)):
+        return False
+    return bool(np.nanmax(np.abs(column.to_numpy(zero_copy_only=False))) >= 2.0**53)
+
+
 def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return a batch as a list of dicts.
 
