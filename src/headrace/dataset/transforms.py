@@ -295,7 +295,10 @@ class Transforms:
         return self._with(Reshuffle(name=step_name(name, "reshuffle"), upstream=self.node))
 
     def union(self, *others: Transforms, name: str | None = None) -> Self:
-        """Add the rows of other datasets behind these; their columns are united, null where one has none."""
+        """Add the rows of other datasets behind these; their columns are united, null where one has none.
+
+        Rows of one source that come in by several ways stay together, split by split, so that none has to wait for all.
+        """
         nodes = (self.node, *(other.node for other in others))
         return self._with(Union(name=step_name(name, "union"), upstreams=nodes))
 
