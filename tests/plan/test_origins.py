@@ -54,3 +54,28 @@ def test_files_are_found_without_importing():
     assert "xmlrpc.server" not in sys.modules
     assert file_of("xmlrpc.server").endswith("server.py")
     assert "xmlrpc" not in sys.modules
+
+
+def test_what_pip_put_into_another_folder_is_installed_and_what_lies_beside_it_is_not(tmp_path, monkeypatch):
+    info = tmp_path / "depot_tools-1.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: depot-tools\nVersion: 1.5\n")
+    (info / "RECORD").write_text("depot_tools/__init__.py,,\ndepot_single.py,,\n")
+    (tmp_path / "depot_tools").mkdir()
+    for name in ("depot_tools/__init__.py", "depot_tools/part.py", "depot_single.py", "depot_own.py"):
+        (tmp_path / name).touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ("depot_tools", "depot_tools.part", "depot_single", "depot_own")
+    assert [origin_of(name) for name in names] == ["installed", "installed", "installed", "user"]
+    assert version_of("depot_tools.part") == "1.5"
+
+
+def test_a_project_under_development_is_the_users(tmp_path, monkeypatch):
+    info = tmp_path / "depot_dev.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: depot-dev\nVersion: 1.0\n")
+    (info / "SOURCES.txt").write_text("depot_dev.py\n")
+    (info / "top_level.txt").write_text("depot_dev\n")
+    (tmp_path / "depot_dev.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert origin_of("depot_dev") == "user"

@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 Origin: TypeAlias = Literal["standard", "installed", "user"]
@@ -29,7 +30,7 @@ def origin_of(module: str | None) -> Origin:
         return "installed"
     if top in sys.stdlib_module_names:
         return "standard"
-    return "installed" if _is_installed(file_of(module)) else "user"
+    return "installed" if _is_installed(file_of(module)) or top in _installed_beside(file_of(top)) else "user"
 
 
 @functools.cache
@@ -86,6 +87,23 @@ def _found(module: str) -> importlib.machinery.ModuleSpec | None:
         name = f"{name}.{part}"
         spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
     return spec
+
+
+def _installed_beside(file: str | None) -> frozenset[str]:
+    """Return the top modules that pip has installed where one lies: into a --target, or a layer of a function."""
+    if file is None:
+        return frozenset()
+    path = Path(file)
+    return _installed_into(str(path.parent.parent if path.name == "__init__.py" else path.parent))
+
+
+@functools.cache
+def _installed_into(folder: str) -> frozenset[str]:
+    found = set()
+    for distribution in importlib.metadata.distributions(path=[folder]):
+        if distribution.read_text("RECORD") is not None:  # which a project under development has not
+            found |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
+    return frozenset(found)
 
 
 def _distribution_version(name: str) -> str | None:
