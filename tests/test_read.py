@@ -115,6 +115,13 @@ def test_items() -> None:
     assert items_source([{}, {}]).splits()[0].rows == 2
 
 
+def test_what_is_no_path_and_no_frame() -> None:
+    with pytest.raises(PlanError, match="paths must be text or path objects, not int"):
+        hr.read_csv(5)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="from_pandas takes a DataFrame, not list"):
+        hr.from_pandas([1])
+
+
 def test_arrow_and_pandas() -> None:
     table = pa.table({"a": [1, None]})
     for data in (table, table.to_batches()[0], table.to_reader()):

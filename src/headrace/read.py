@@ -339,6 +339,8 @@ def _pattern_files(
 def _table_of_pandas(df: Any) -> pa.Table:
     import pyarrow as pa
 
+    if not hasattr(df, "columns"):
+        raise PlanError(f"from_pandas takes a DataFrame, not {type(df).__name__}; from_items takes lists of values")
     names = [str(c) for c in df.columns]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:

@@ -198,6 +198,11 @@ def test_stats_tell_what_each_step_did() -> None:
     [
         (lambda ds: ds.map(3), "takes a function"),
         (lambda ds: ds.limit(-1), "at least 0"),
+        (lambda ds: ds.take(-1), "take is -1.*at least 0"),
+        (lambda ds: ds.take("3"), "take is '3'"),
+        (lambda ds: ds.run_inference("net.pkl").take(1), r"needs a ModelHandler.*SklearnModelHandler\('net.pkl'\)"),
+        (lambda ds: ds.run_inference(Doubler).take(1), r"pass an instance: Doubler\(\)"),
+        (lambda ds: ds.write_csv(""), "the path of the output is empty"),
         (lambda ds: ds.map_batches(len, batch_size=0), "at least 1"),
         (lambda ds: ds.map_batches(len, batch_format="arrow"), "batch_format"),
         (lambda ds: ds.map(len, on_error="skip"), "on_error"),

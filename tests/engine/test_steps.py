@@ -184,6 +184,8 @@ def test_classes_are_set_up_once_a_replica_and_closed() -> None:
 def test_a_wrong_return_value_says_so() -> None:
     with pytest.raises(StageError, match="map functions return a dict, not int"):
         run([step("map", lambda r: 1)], source(1))
+    with pytest.raises(StageError, match="returned nothing; is its return missing"):
+        run([step("map", lambda r: None)], source(1))
 
 
 @given(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.dataset.job import explained
-from headrace.dataset.transforms import Transforms
+from headrace.dataset.transforms import Transforms, checked_rows
 from headrace.errors import PlanError
 from headrace.plan.graph import Plan
 from headrace.plan.nodes import Collect, Limit
@@ -32,7 +32,7 @@ class Consumption(Transforms):
         >>> hr.from_items([{"a": 1}, {"a": 2}, {"a": 3}]).take(2)
         [{'a': 1}, {'a': 2}]
         """
-        limited = Limit(name="take", upstream=self.node, rows=limit)
+        limited = Limit(name="take", upstream=self.node, rows=checked_rows(limit, "take"))
         return [row for batch in self._batches(limited) for row in to_rows(batch)]
 
     def count(self) -> int:

@@ -110,6 +110,8 @@ class Dataset(Consumption):
         """Make a job that writes to any sink, also one of your own (see `headrace.sinks.sink.Sink`)."""
         if if_exists not in ("resume", "overwrite", "fail"):
             raise PlanError(f"if_exists is {if_exists!r}; use 'resume', 'overwrite' or 'fail'")
+        if getattr(sink, "folder", None) == "":
+            raise PlanError("the path of the output is empty; pass a folder, such as 'out/'")
         for key, value in (("target_part_bytes", target_part_bytes), ("rows_per_part", rows_per_part)):
             if value is not None and value < 1:
                 raise PlanError(f"{key} is {value}; it must be at least 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.dataset.inference import build_inference
@@ -266,9 +267,7 @@ class Transforms:
 
     def limit(self, rows: int, *, name: str | None = None) -> Self:
         """Keep the first rows, in the order of the input."""
-        if rows < 0:
-            raise PlanError(f"limit is {rows}; it is a number of rows, at least 0")
-        return self._with(Limit(name=step_name(name, "limit"), upstream=self.node, rows=rows))
+        return self._with(Limit(name=step_name(name, "limit"), upstream=self.node, rows=checked_rows(rows, "limit")))
 
     def random_shuffle(
         self, *, seed: int = 0, buffer_rows: int | None = 100_000, files: bool = True, name: str | None = None
@@ -382,3 +381,14 @@ def _names(columns: tuple[Any, ...]) -> tuple[str, ...]:
         if not isinstance(column, str):
             raise PlanError(f"columns are named by text, not by {type(column).__name__} ({column!r})")
     return columns
+
+
+def checked_rows(rows: Any, what: str) -> int:
+    """Return a number of rows, numpy's among them, or raise PlanError for what is none."""
+    try:
+        number = operator.index(rows)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise PlanError(f"{what} is {rows!r}; it is a number of rows, at least 0")
+    return number

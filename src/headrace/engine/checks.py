@@ -28,7 +28,10 @@ def check(plan: Plan) -> None:
 
 def _preload(plan: Plan) -> None:
     models = [node for node in plan.nodes if isinstance(node, RunInference) and node.isolation == "thread"]
-    handlers = [node.spec.handler for node in models if type(node.spec.handler).preload is not ModelHandler.preload]
+    given = [node.spec.handler for node in models]
+    handlers = [  # what is no handler at all will be told by the check
+        one for one in given if isinstance(one, ModelHandler) and type(one).preload is not ModelHandler.preload
+    ]
     if not handlers or not any(
         split.size_bytes or split.rows for read in plan.reads() for split in read.source.splits()
     ):

@@ -362,6 +362,9 @@ def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[p
 def _not_a_row(step: Step, result: Any) -> Exception:
     if isinstance(result, RowError):
         return result
-    return TypeError(
-        f"{step.kind} functions return {'a dict' if step.kind == 'map' else 'dicts'}, not {type(result).__name__}"
-    )
+    wanted = "a dict" if step.kind == "map" else "dicts"
+    if result is None:
+        return TypeError(
+            f"{step.kind} functions return {wanted}, and this one returned nothing; is its return missing?"
+        )
+    return TypeError(f"{step.kind} functions return {wanted}, not {type(result).__name__}")

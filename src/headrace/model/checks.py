@@ -60,6 +60,8 @@ def _check_handler(handler: Any, stage: str) -> None:
         )
     if not isinstance(handler, ModelHandler):
         advice = "wrap a function in FunctionModelHandler" if callable(handler) else "subclass headrace.ModelHandler"
+        if isinstance(handler, str):
+            advice = f"pass one for that file, such as headrace.handlers.sklearn.SklearnModelHandler({handler!r})"
         raise PlanError(f"stage {stage!r} needs a ModelHandler, and was given {handler!r}; {advice}")
     if handler.input_format not in INPUT_FORMATS:
         raise PlanError(

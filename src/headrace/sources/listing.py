@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -49,7 +50,7 @@ class FileSet:
         >>> FileSet.of("data/*.csv").paths
         ('data/*.csv',)
         """
-        single = isinstance(paths, (str, os.PathLike))
+        single = isinstance(paths, (str, os.PathLike)) or not isinstance(paths, Iterable)
         listed = [paths] if single else list(paths)  # type: ignore[arg-type]
         if not listed:
             raise NoInputError("no paths given: the list is empty; pass a file, folder, glob or URL")
