@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
     from headrace.sources.source import Split
 
-SWITCH_SECS = 0.001
+SWITCH_SECS = 0.0005
 """How long a thread may keep the interpreter while others wait. Most threads of a run are in native code and want it
 for a moment only; with Python's 5 ms they would mostly wait for the one that imports a framework."""
 

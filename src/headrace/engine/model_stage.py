@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
+from headrace.engine.options import MODEL_INBOX_BYTES
 from headrace.engine.predict import batch_of
 from headrace.engine.stage_run import StageRun, pids_of
 from headrace.engine.task import StepCounts
@@ -86,6 +87,8 @@ class ModelStage(StageRun):
         self._loaded = False
         self._users = stage.replicas
         self._row_counts = StepCounts()
+        if make_process is None:
+            state.model_expected()
 
     def work(self, number: int, clock: StageClock) -> None:
         """Take batches until the input ends."""
@@ -186,12 +189,19 @@ class ModelStage(StageRun):
             task = self._make_process(f"{self._name}#{number}")
             self._models.append(task)
             task.open()
+            self._read_ahead_no_more()
             return task
         with self._loading:
             if not self._loaded:
                 self._task.open()
                 self._loaded = True
+                self.state.model_loaded()
+                self._read_ahead_no_more()
         return self._task
+
+    def _read_ahead_no_more(self) -> None:
+        assert self.inbox is not None
+        self.inbox.budget_bytes = MODEL_INBOX_BYTES
 
     def _release(self, task: Task | None) -> None:
         with self._lock:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.plan.steps import OnError
 
-CHANNEL_BYTES = 8 * 2**20
+CHANNEL_BYTES = 4 * 2**20
 """Byte budget of a channel: a block or two of the usual size, so that memory does not grow with the input."""
 
 MODEL_INBOX_BYTES = 32 * 2**20
 """Byte budget in front of a model, whose batches may want many blocks."""
+
+LOADING_INBOX_BYTES = 128 * 2**20
+"""The same while the model loads: reading goes on meanwhile, on the cores that loading leaves alone."""
 
 HELD_BYTES = 256 * 2**20
 """Bytes that may wait in memory for their turn before reading pauses."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from headrace.sources.source import Split
 
 
+LOOK_SECS = 0.02
+
+
 class ReadStage(StageRun):
     """Reads the splits of one source that some sink still lacks."""
 
@@ -63,6 +66,7 @@ class ReadStage(StageRun):
         self._tasks.append(task)
         try:
             task.open()
+            self._leave_a_core(number, clock)
             while not self.outlet.unwanted and (index := self._take_split(clock)) is not None:
                 for block in self._read(index):
                     for piece in task.process(block):
@@ -71,6 +75,15 @@ class ReadStage(StageRun):
                 self._count("bytes", self._splits[index].size_bytes)
         finally:
             task.close()
+
+    def _leave_a_core(self, number: int, clock: StageClock) -> None:
+        """Let the last of several replicas wait while a model loads: the run can end no sooner than that is done."""
+        if number == 0 or number < self.stage.replicas - 1:
+            return
+        with clock.blocking():
+            while self._next < len(self._splits) and not self.state.stopping.is_set():
+                if self.state.models_loaded.wait(LOOK_SECS):
+                    return
 
     def _take_split(self, clock: StageClock) -> int | None:
         with self._take:

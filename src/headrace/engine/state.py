@@ -23,7 +23,24 @@ class RunState:
         self._on_stop: list[Callable[[], None]] = []
         self._done = threading.Event()
         self.stopping = threading.Event()
+        self.models_loaded = threading.Event()
+        """Not set while a model is loading in this process, or is still to be loaded."""
+        self.models_loaded.set()
+        self._loading = 0
         self.error: BaseException | None = None
+
+    def model_expected(self) -> None:
+        """Say that a model will be loaded in this process."""
+        with self._lock:
+            self._loading += 1
+            self.models_loaded.clear()
+
+    def model_loaded(self) -> None:
+        """Say that an expected model is there."""
+        with self._lock:
+            self._loading -= 1
+            if not self._loading:
+                self.models_loaded.set()
 
     def on_stop(self, action: Callable[[], None]) -> None:
         """Register what wakes or ends a part of the run when it is stopped; run at once if it is stopping already."""

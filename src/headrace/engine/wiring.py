@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.channel import Channel, Gate
 from headrace.engine.model_stage import ModelStage
-from headrace.engine.options import CHANNEL_BYTES, HELD_BYTES, MODEL_INBOX_BYTES
+from headrace.engine.options import CHANNEL_BYTES, HELD_BYTES, LOADING_INBOX_BYTES
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
@@ -73,7 +73,7 @@ class Wiring:
                     producers[id(target)] = producers.get(id(target), 0) + 1
         for stage in self._fused:
             if stage.kind not in ("read", "union"):
-                budget = MODEL_INBOX_BYTES if stage.kind == "model" else CHANNEL_BYTES
+                budget = LOADING_INBOX_BYTES if stage.kind == "model" else CHANNEL_BYTES
                 channel = Channel(budget_bytes=budget, producers=producers.get(id(stage.head), 0))
                 self._state.on_stop(channel.cancel)
                 self._inboxes[id(stage.head)] = channel

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from headrace.records.types import TypeQuarrelError, unify_schemas
 from headrace.sinks.columns import mixed, widened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.journal import SplitRecord
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TICK_SECS = 0.05
 MEMORY_BUDGET_BYTES = 96 * 2**20
 MAX_PARTS_BEING_ENCODED = 2
-BACKLOG_BYTES = 8 * 2**20
+BACKLOG_BYTES = 12 * 2**20
 """Bytes that may wait for being encoded before `put` makes its caller wait."""
 
 
@@ -124,6 +124,8 @@ class Committer:
         self._next_number = self._publisher.totals.parts
         self._arrivals = Arrivals(self._units, frontier=self._journal.frontier)
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
+        # A commit waits for the disk, and need not keep an encoder from its work.
+        self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
         self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
         self._flusher.start()
         self._opened = self._was_opened = True
@@ -223,6 +225,8 @@ class Committer:
                 self._close_part()
             self._changed.wait_for(lambda: self._error or not self._unprepared())
             self._closing = True
+        if self._error is None:
+            self._commit_prepared()
         self._stop_threads()
         with suppress(HeadraceError):
             self._holdings.save()
@@ -358,7 +362,8 @@ class Committer:
             self._pool.submit(self._encode, part)
 
     def _fills_soon(self) -> bool:
-        return self._rate.per_sec * HORIZON_SECS >= 1
+        # Until the rate is known, whoever has filled enough to be encoded counts as fast.
+        return not self._rate.known or self._rate.per_sec * HORIZON_SECS >= 1
 
     def _backlog_bytes(self) -> int:
         parts = [*self._closed, self._part] if self._part is not None else self._closed
@@ -368,9 +373,19 @@ class Committer:
         return sum(not part.prepared for part in self._closed)
 
     def _encode(self, part: Part) -> None:
+        with self._failing():
+            if self._encoder.run(part) and not self._closing:
+                self._committing.submit(self._commit_prepared)
+
+    def _commit_prepared(self) -> None:
+        with self._failing():
+            self._commit_ready()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn what goes wrong in a thread of the pool into the error that every later call raises."""
         try:
-            if self._encoder.run(part):
-                self._commit_ready()
+            yield
         except HeadraceError as error:
             self._fail(error)
         except Exception as error:  # whatever a user's sink raises
@@ -435,6 +450,7 @@ class Committer:
             self._wake_flusher.notify_all()
         self._flusher.join()
         self._pool.shutdown(wait=True)
+        self._committing.shutdown(wait=True)
 
     def _close(self) -> None:
         self._stop_threads()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.part import Part
     from headrace.sinks.sink import PartWriter, Sink
 
-EAGER_BYTES = 4 * 2**20
+EAGER_BYTES = 2**20
 """An open part is encoded while it fills, so many bytes at a time."""
 
 

@@ -81,6 +81,11 @@ class FillRate:
             self._last = (progress, now)
 
     @property
+    def known(self) -> bool:
+        """Whether any time has been measured."""
+        return self._secs > 0
+
+    @property
     def per_sec(self) -> float:
         """Parts filled a second; 0 before anything is known."""
         return self._amount / self._secs if self._secs > 0 else 0.0
