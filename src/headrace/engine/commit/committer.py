@@ -225,9 +225,8 @@ class Committer:
                 self._close_part()
             self._changed.wait_for(lambda: self._error or not self._unprepared())
             self._closing = True
-        if self._error is None:
-            self._commit_prepared()
         self._stop_threads()
+        self._commit_prepared()
         with suppress(HeadraceError):
             self._holdings.save()
         for part in [*self._closed, *([self._part] if self._part else [])]:
