@@ -19,7 +19,7 @@ TypeConflicts: TypeAlias = Literal["error", "text"]
 Dtypes: TypeAlias = "tuple[tuple[str, pa.DataType], ...]"
 
 MAX_SAMPLED_FILES = 1_000
-SAMPLE_BYTES = 2 * 1024 * 1024
+SAMPLE_BYTES = 1024 * 1024
 """What is sampled over all files together, about."""
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def sample_bytes(files: int) -> int:
     """Return how much of each file to look at, so that many files cost about as much as few.
 
     >>> sample_bytes(1), sample_bytes(16), sample_bytes(1000)
-    (524288, 131072, 16384)
+    (524288, 65536, 16384)
     """
     return max(16 * 1024, min(512 * 1024, SAMPLE_BYTES // max(1, files)))
 
