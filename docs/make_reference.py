@@ -225,7 +225,8 @@ def _unwrapped(text: str) -> str:
 
 
 def _command_line() -> str:
-    whole = click.Context(commands, info_name="headrace", terminal_width=WIDTH, max_content_width=WIDTH)
+    settings = {**commands.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    whole = click.Context(commands, info_name="headrace", **settings)
     parts = [f"# Command line\n\n{NOTICE}\n", _help(commands, whole)]
     for name, command in commands.commands.items():
         inner = click.Context(command, info_name=name, parent=whole, terminal_width=WIDTH, max_content_width=WIDTH)
