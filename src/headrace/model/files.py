@@ -11,18 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import MissingDependencyError, ModelLoadError, suggestion
-
-_PACKAGES = {
-    "s3": ("s3fs", "s3"),
-    "gs": ("gcsfs", "gcs"),
-    "gcs": ("gcsfs", "gcs"),
-    "az": ("adlfs", "azure"),
-    "abfs": ("adlfs", "azure"),
-    "abfss": ("adlfs", "azure"),
-    "http": ("aiohttp", "http"),
-    "https": ("aiohttp", "http"),
-}
-"""By protocol: the package that fsspec needs, and our extra that brings it."""
+from headrace.sources.storage import PACKAGES
 
 _VERSION_KEYS = (
     *("ETag", "etag", "generation", "VersionId", "version_id", "blob_id", "sha"),
@@ -185,7 +174,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         file_system, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
-        package, extra = _PACKAGES.get(protocol, (f"for {protocol}:// ({error})", "all"))
+        package, extra = PACKAGES.get(protocol, (f"for {protocol}:// ({error})", "all"))
         raise MissingDependencyError(package, extra=extra, needed_by=f"a model file at {protocol}://") from error
     except ValueError as error:
         raise ModelLoadError(f"cannot fetch the model file {url}: {error}") from error

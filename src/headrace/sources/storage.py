@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CODECS = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 
-_PACKAGES = {
+PACKAGES = {
     "s3": ("s3fs", "s3"),
     "s3a": ("s3fs", "s3"),
     "gs": ("gcsfs", "gcs"),
@@ -28,6 +28,7 @@ _PACKAGES = {
     "http": ("aiohttp", "http"),
     "https": ("aiohttp", "http"),
 }
+"""By protocol: the package that fsspec needs, and our extra that brings it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any
         SourceError: the URL's protocol is unknown or refuses the options.
     """
     protocol = url.split("://", 1)[0]
-    package, extra = _PACKAGES.get(protocol, (f"fsspec[{protocol}]", "remote"))
+    package, extra = PACKAGES.get(protocol, (f"fsspec[{protocol}]", "remote"))
     try:
         from fsspec.core import url_to_fs
 
