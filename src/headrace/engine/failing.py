@@ -48,6 +48,8 @@ def fail_row(
         row=values,
         file=origin.file if origin else None,
         position=origin.row_of(ordinal) if origin else None,
+        model_id=model_id,
+        siblings=not block.is_alone(row),
     )
 
 
@@ -60,6 +62,7 @@ def placed(failure: RowFailure, block: Block, row: int) -> RowFailure:
         row=row_as_json(to_rows(block.batch.slice(row, 1))[0]),
         file=origin.file if origin else None,
         position=origin.row_of(ordinal) if origin else None,
+        siblings=not block.is_alone(row),
     )
 
 

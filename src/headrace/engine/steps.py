@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -258,13 +259,14 @@ class _FlatMap(_StepRunner):
         parents: list[int] = []
         failures: list[RowFailure] = []
         for i, row in enumerate(rows.dicts()):
-            kept = len(out)
+            kept, sent = len(out), False
             try:
                 for child in self.function(row):
                     if not isinstance(child, dict):
                         raise _not_a_row(self.step, child)
                     if len(out) >= self._limit and (batch := self._full(rows.batch_of(out, parents))) is not None:
                         yield pieces.inside(batch, ordinals[parents], failures, row=i)
+                        sent = bool(parents) and parents[-1] == i
                         out, parents, failures, kept = [], [], [], 0
                     out.append(child)
                     parents.append(i)
@@ -273,7 +275,8 @@ class _FlatMap(_StepRunner):
             except Exception as error:
                 # Children of this row that are still here go with it; those sent on already are in later hands.
                 del out[kept:], parents[kept:]
-                failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
+                failure = self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures))
+                failures.append(replace(failure, siblings=failure.siblings or sent))
         batch = rows.batch_of(out, parents) if out else self.nothing()
         yield pieces.piece(batch, ordinals[parents], failures, before=None)
 

@@ -85,6 +85,21 @@ class Block:
         """Return the ordinal of one row."""
         return int(self.ordinals[row]) if self.ordinals is not None else self.start[0] + row
 
+    def is_alone(self, row: int) -> bool:
+        """Say whether no other row comes from the same input row, as far as can be seen from here.
+
+        >>> import pyarrow as pa
+        >>> batch = pa.record_batch({"x": [1, 2, 3]})
+        >>> fanned = Block(batch=batch, unit=Unit(0), start=(0,), end=(5,), ordinals=np.array([0, 0, 4]))
+        >>> [fanned.is_alone(row) for row in range(3)]
+        [False, False, True]
+        """
+        ordinal = self.ordinal_of(row)
+        if any(len(edge) > 1 and edge[0] == ordinal for edge in (self.start, self.end)):
+            return False
+        beside = [i for i in (row - 1, row + 1) if 0 <= i < self.num_rows]
+        return all(self.ordinal_of(i) != ordinal for i in beside)
+
     def with_batch(self, batch: pa.RecordBatch) -> Block:
         """Return the block with other columns for the same rows."""
         assert batch.num_rows == self.batch.num_rows, (batch.num_rows, self.batch.num_rows)

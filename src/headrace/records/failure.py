@@ -32,6 +32,8 @@ class RowFailure:
     position: int | None = None
     """The row's number within the file, from 0."""
     model_id: str | None = None
+    siblings: bool = False
+    """Other rows made of the same input row went on, so that the input row cannot be run again for this one alone."""
 
     @classmethod
     def of(
@@ -44,6 +46,7 @@ class RowFailure:
         file: str | None = None,
         position: int | None = None,
         model_id: str | None = None,
+        siblings: bool = False,
     ) -> RowFailure:
         """Make a failure from an exception.
 
@@ -61,6 +64,7 @@ class RowFailure:
             file=file,
             position=position,
             model_id=model_id,
+            siblings=siblings,
         )
 
 

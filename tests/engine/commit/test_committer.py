@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headrace.engine.commit.committer import Committer
 from headrace.engine.commit.identity import JobIdentity
-from headrace.engine.commit.journal import SplitRecord
+from headrace.engine.commit.journal import Journal, SplitRecord
 from headrace.engine.commit.segments import Segments
 from headrace.engine.commit.status import read_status
 from headrace.errors import BalanceError, OutputExistsError, ResumeError, SinkError
@@ -507,3 +507,17 @@ def test_errors_are_counted(tmp_path: Path) -> None:
     again.open()
     assert again.statistics().with_error == 1
     again.abort()
+
+
+def test_the_journal_knows_where_failed_rows_come_from_and_where_their_answers_belong(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    committer = committer_for(out, SMALL, rows_per_part=7)
+    run_to_end(committer, SMALL)
+    journal = Journal(os.path.join(out, ".headrace", "journal.sqlite"), read_only=True)
+    failed = journal.failed()
+    journal.close()
+    assert [1_000 * row.split + row.ordinal for row in failed] == SMALL.failed()
+    rows = SMALL.rows()
+    for row in failed:
+        whole = 1_000 * row.split + row.ordinal
+        assert row.place == sum(id_ < whole for id_, _ in rows)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.piece import Piece
 from headrace.records.types import conform
 from headrace.sinks.disk import cannot_write
@@ -83,6 +84,8 @@ class Encoder:
     def _write(self, part: Part, piece: Piece) -> None:
         block = self._holdings.block_of(piece)
         part.failures.extend(block.failures)
+        part.failed.extend(FailedRow.of(failure, block, before=part.written) for failure in block.failures)
+        part.written += block.num_rows
         if block.num_rows:
             assert part.schema is not None
             part.writer = part.writer or self._open(part)

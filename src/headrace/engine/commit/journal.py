@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.identity import AFRESH, JobIdentity
 from headrace.errors import ResumeError, SinkError
 from headrace.records.block import Unit
@@ -36,6 +37,9 @@ create table if not exists parts (
     published integer default 0, rewriting integer default 0);
 create table if not exists letters (
     number integer primary key, receipt text, rows integer, published integer default 0);
+create table if not exists failed (
+    letters integer, line integer, split integer, ordinal integer, place integer, stage text, attempt integer,
+    siblings integer, primary key (letters, line)) without rowid;
 """
 
 
@@ -71,6 +75,8 @@ class LettersRecord:
     receipt: str
     rows: int
     published: bool = False
+    failed: tuple[FailedRow, ...] = ()
+    """One for each letter, in the order of the file; not read back with the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,15 +224,22 @@ class Journal:
                     (part.number, part.receipt, part.rows, part.nbytes, schema),
                 )
             for letter in letters:
-                self._db.execute(
-                    "insert into letters (number, receipt, rows) values (?, ?, ?)",
-                    (letter.number, letter.receipt, letter.rows),
-                )
+                self._add_letters(letter)
             if frontier is not None:
                 unit, position = frontier
                 self._set("frontier", json.dumps([[unit.split, *unit.lane], position]))
             self._set("with_error", str(total))
         crash_point("journal.after")
+
+    def failed(self) -> list[FailedRow]:
+        """Return the rows in the dead letters, in the order of the letters."""
+        query = "select split, ordinal, place, stage, attempt, siblings from failed order by letters, line"
+        with self._lock, self._errors():
+            found = self._db.execute(query).fetchall()
+        return [
+            FailedRow(split=s, ordinal=o, place=p, stage=stage, attempt=attempt, siblings=bool(siblings))
+            for s, o, p, stage, attempt, siblings in found
+        ]
 
     def mark_published(self) -> None:
         """Note that everything committed so far is visible."""
@@ -275,6 +288,19 @@ class Journal:
                 with suppress(sqlite3.OperationalError):  # somebody is reading it just now
                     self._db.execute("pragma journal_mode=delete")
             self._db.close()
+
+    def _add_letters(self, letters: LettersRecord) -> None:
+        self._db.execute(
+            "insert into letters (number, receipt, rows) values (?, ?, ?)",
+            (letters.number, letters.receipt, letters.rows),
+        )
+        self._db.executemany(
+            "insert into failed values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (letters.number, line, f.split, f.ordinal, f.place, f.stage, f.attempt, f.siblings)
+                for line, f in enumerate(letters.failed)
+            ],
+        )
 
     def _meta(self, key: str) -> str | None:
         if not self._begun:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.engine.commit.done import Place
+    from headrace.engine.commit.failed import FailedRow
     from headrace.engine.commit.piece import Piece
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
@@ -85,6 +86,10 @@ class Part:
     writer: PartWriter | None = None
     receipt: str | None = None
     failures: list[RowFailure] = field(default_factory=list)
+    failed: list[FailedRow] = field(default_factory=list)
+    """The journal's entries of the failures; their places count from the part's first row."""
+    written: int = 0
+    """Rows that the writer has."""
 
     @property
     def end(self) -> Place:

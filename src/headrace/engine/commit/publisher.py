@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -91,4 +92,8 @@ class Publisher:
         number = self._totals.letters
         receipt = self._letters.prepare(number, failures)
         crash_point("letters.prepared")
-        return [LettersRecord(number=number, receipt=receipt, rows=len(failures))]
+        failed, before = [], self._totals.rows
+        for part in group:
+            failed += [replace(row, place=before + row.place) for row in part.failed]
+            before += part.rows
+        return [LettersRecord(number=number, receipt=receipt, rows=len(failures), failed=tuple(failed))]
