@@ -19,9 +19,10 @@ from headrace.errors import (
     UnknownColumnError,
 )
 from headrace.model.handler import ModelHandler, PredictionResult
-from headrace.model.predictor import HOPELESS_ROWS, Predictor
+from headrace.model.predictor import Predictor
 from headrace.plan.nodes import InferenceSpec
 from headrace.records.columns import from_column
+from headrace.records.first_rows import HOPELESS_ROWS
 
 
 class Recorder(ModelHandler[str]):

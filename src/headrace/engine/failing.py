@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import RowError, RunError, StageError, TooManyFailuresError
+from headrace.errors import RowError, RunError, StageError
 from headrace.plan.lanes import came_by
 from headrace.records.columns import to_rows
 from headrace.records.failure import RowFailure, row_as_json
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from headrace.plan.lanes import Lane
     from headrace.plan.steps import OnError
     from headrace.records.block import Block
-
-
-HOPELESS_ROWS = 100
-"""After so many failed rows without one success ever, going on is pointless."""
 
 
 def fail_row(
@@ -100,11 +96,3 @@ def leaving(stage: str, error: BaseException) -> RunError:
     )
     refused.__cause__ = error
     return refused
-
-
-def hopeless(stage: str, failed: int, error: BaseException) -> TooManyFailuresError:
-    """Make the error for a step in which all of the first rows failed."""
-    return TooManyFailuresError(
-        f"step {stage!r}: all of the first {failed} rows failed, so going on is pointless; the last one with "
-        f"{type(error).__name__}: {error}. Mend the function or its input and start again"
-    )

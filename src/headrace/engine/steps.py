@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from headrace.engine.failing import HOPELESS_ROWS, fail_row, hopeless, stage_error
+from headrace.engine.failing import fail_row, stage_error
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with_column
 from headrace.errors import HeadraceError, RowError, StageError
 from headrace.records.columns import empty_columns, to_column, to_rows
 from headrace.records.cutter import Pieces
+from headrace.records.first_rows import FirstRows
 from headrace.records.plain import array_of_numbers
 from headrace.records.types import TypeQuarrelError, concatenated
 
@@ -79,7 +80,7 @@ class _StepRunner:
         self.step = step
         self.on_error = on_error
         self.counts = StepCounts()
-        self._failed = 0
+        self._first_rows = FirstRows()
         self.sound = 0
         """Rows that have succeeded, up to the block at work."""
         self.function = self._make(step)
@@ -143,9 +144,9 @@ class _StepRunner:
 
     def failure(self, block: Block, row: int, error: Exception, values: Any, *, sound: int) -> RowFailure:
         """Turn a failed row into a dead letter, or end the run; `sound` rows of the block have succeeded before it."""
-        self._failed += 1
-        if self.on_error != "fail" and self._failed >= HOPELESS_ROWS and not self.sound + sound:
-            raise hopeless(self.step.name, self._failed, error)
+        self._first_rows.failed(error)
+        if self.on_error != "fail" and self._first_rows.hopeless(succeeded=self.sound + sound):
+            raise self._first_rows.stop(self.step.name) from error
         return fail_row(self.step.name, block, row, error, values, on_error=self.on_error)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError, TooManyFailuresError
+from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError
 from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import Answers, pair
 from headrace.model.handler import accepts_inference_args
@@ -23,6 +23,7 @@ from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
 from headrace.model.loading import without_gc
 from headrace.records.columns import from_column, to_column
+from headrace.records.first_rows import FirstRows
 from headrace.records.plain import array_of_numbers, array_of_text
 from headrace.records.types import TypeQuarrelError, cast, unify_types
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
-
-HOPELESS_ROWS = 100
-"""After so many failed rows without one success ever, going on is pointless."""
 
 _log = logging.getLogger("headrace.model")
 
@@ -86,6 +84,7 @@ class Predictor:
         self._loaded = False
         self._counting = threading.Lock()
         self._loads = self._calls = self._batches = self._rows = self._failed = self._succeeded = 0
+        self._first_rows = FirstRows()
         self._load_secs = 0.0
         self._sizes: Counter[int] = Counter()
         self._latencies = Latencies()
@@ -249,6 +248,8 @@ class Predictor:
             assert answers is not None
             with self._counting:
                 self._failed -= len(answers.failures)
+                for error in answers.failures.values():
+                    self._first_rows.withdraw(error)
                 self._succeeded -= count - len(answers.failures)
             for row in range(first, first + count):
                 found.errors.pop(row, None)
@@ -281,7 +282,9 @@ class Predictor:
         with self._counting:
             self._failed += len(failures)
             self._succeeded += rows - len(failures)
-            hopeless = self._failed >= HOPELESS_ROWS and self._succeeded == 0
+            for error in failures.values():
+                self._first_rows.failed(error)
+            hopeless = self._first_rows.hopeless(succeeded=self._succeeded)
         if not failures:
             return
         row, error = next(iter(failures.items()))
@@ -293,10 +296,7 @@ class Predictor:
             stop.row = row
             raise stop from error
         if hopeless:
-            raise TooManyFailuresError(
-                f"stage {self._stage!r}: all of the first {self._failed} rows failed, so going on is pointless; the "
-                f"last one with {what}. Mend the handler or its input and start again"
-            ) from error
+            raise self._first_rows.stop(self._stage) from error
 
 
 @dataclass(slots=True)
