@@ -18,6 +18,7 @@ import click
 import headrace
 from headrace import errors, testing
 from headrace.cli.main import commands
+from headrace.dataset.iteration import Iteration
 from headrace.handlers.function import FunctionModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.sklearn import SklearnModelHandler
@@ -53,7 +54,9 @@ def pages() -> dict[str, str]:
     """Return every page of the reference by its file name."""
     made = {
         "reading.md": _page("Reading", "What makes a `Dataset`.", READING),
-        "dataset.md": _page("Dataset", "Steps return a new dataset; nothing runs before it must.", [headrace.Dataset]),
+        "dataset.md": _page(
+            "Dataset", "Steps return a new dataset; nothing runs before it must.", [headrace.Dataset, Iteration]
+        ),
         "jobs.md": _page("Jobs", "Running, and what a run leaves.", [headrace.Job, headrace.run, RunResult, Report]),
         "statistics.md": _page("Statistics", "What a run did, as frozen values.", STATISTICS),
         "handlers.md": _page(

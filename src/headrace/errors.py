@@ -14,7 +14,7 @@ HeadraceError
 │   └── AnswerError           the number, shape or kind of answers does not fit the batch
 ├── SinkError                 the output cannot be written
 │   ├── OutputExistsError     the output folder holds something that is not this job's
-│   └── ResumeError           the output belongs to another job, or was damaged
+│   └── ResumeError           the output (or the state of an iteration) is another job's, or was damaged
 ├── RunError                  the run failed
 │   ├── StageError            a row or batch failed under on_error="fail"
 │   ├── TooManyFailuresError  (nearly) every row fails, so that going on is pointless
@@ -115,7 +115,7 @@ class OutputExistsError(SinkError):
 
 
 class ResumeError(SinkError):
-    """The output was begun by another job (or was damaged), so that going on would mix two results."""
+    """An output or an iteration was begun by another job (or was damaged); going on would mix two results."""
 
 
 class RunError(HeadraceError):

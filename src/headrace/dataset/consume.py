@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.dataset.iteration import Iteration
 from headrace.dataset.job import explained
 from headrace.dataset.transforms import Transforms, checked_rows
 from headrace.errors import PlanError
@@ -16,7 +18,7 @@ from headrace.records.columns import to_rows
 from headrace.records.types import concatenated, conform, unify_schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from headrace.metrics.statistics import RunStatistics
     from headrace.plan.steps import BatchFormat
@@ -44,24 +46,32 @@ class Consumption(Transforms):
         """
         return sum(batch.num_rows for batch in self._batches(self.node))
 
-    def iter_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield rows as dicts, running the pipeline as the caller pulls; leaving early stops it."""
-        for batch in self._batches(self.node):
-            yield from to_rows(batch)
+    def iter_rows(self, *, state: Mapping[str, Any] | None = None) -> Iteration[dict[str, Any]]:
+        """Iterate over rows as dicts, running the pipeline as the caller pulls; leaving early stops it.
 
-    def iter_batches(self, *, batch_size: int | None = 256, batch_format: BatchFormat = "numpy") -> Iterator[Any]:
-        """Yield batches of exactly `batch_size` rows (the last may be smaller; None: blocks as they come).
+        `.state()` of the iteration, given as `state=` to the same pipeline, goes on behind the last row handed out.
+        """
+        return Iteration(self._collect(), _rows, state=state)
+
+    def iter_batches(
+        self,
+        *,
+        batch_size: int | None = 256,
+        batch_format: BatchFormat = "numpy",
+        state: Mapping[str, Any] | None = None,
+    ) -> Iteration[Any]:
+        """Iterate over batches of exactly `batch_size` rows (the last may be smaller; None: blocks as they come).
+
+        `.state()` of the iteration, given as `state=` to the same pipeline, goes on behind the last row handed out; see
+        `Iteration`.
 
         >>> import headrace as hr
         >>> [len(b["id"]) for b in hr.range(5).iter_batches(batch_size=2)]
         [2, 2, 1]
         """
-        from headrace.engine.user_batches import to_user
-
         if batch_size is not None and batch_size < 1:
             raise PlanError(f"batch_size is {batch_size}; it is a number of rows, at least 1")
-        for batch in _recut(self._batches(self.node), batch_size):
-            yield to_user(batch, batch_format)
+        return Iteration(self._collect(), partial(_user_batches, size=batch_size, form=batch_format), state=state)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table; they have to fit in memory.
@@ -84,7 +94,7 @@ class Consumption(Transforms):
 
     def schema(self) -> pa.Schema:
         """Return the columns and types. Reads samples only where they are known before a run, else the first rows."""
-        known = columns_after(Plan([Collect(name="collect", upstream=self.node)]))[id(self.node)]
+        known = columns_after(self._collect())[id(self.node)]
         if known is not None and all(type_ is not None for type_ in known.values()):
             return pa.schema(list(known.items()))
         limited = Limit(name="take", upstream=self.node, rows=1)
@@ -92,13 +102,16 @@ class Consumption(Transforms):
 
     def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
         """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""
-        return explained(Plan([Collect(name="collect", upstream=self.node)]), format=format, num_cpus=num_cpus)
+        return explained(self._collect(), format=format, num_cpus=num_cpus)
 
     def stats(self) -> RunStatistics:
         """Run the pipeline, drop the rows, and return what the run did: rows, time, batches by step."""
         from headrace.runners import local
 
-        return local.drain(Plan([Collect(name="collect", upstream=self.node)]))
+        return local.drain(self._collect())
+
+    def _collect(self) -> Plan:
+        return Plan([Collect(name="collect", upstream=self.node)])
 
     def _batches(self, node: Any, *, empty: bool = False) -> Iterator[pa.RecordBatch]:
         from headrace.runners import local
@@ -122,6 +135,21 @@ def _table(batches: list[pa.RecordBatch], node: Any) -> pa.Table:
         schema = pa.schema([(name, type_ or pa.null()) for name, type_ in known.items()])
     whole = [conform(batch, schema) for batch in batches if batch.num_rows]
     return pa.Table.from_batches(whole, schema=schema)
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Generator[tuple[dict[str, Any], int], None, None]:
+    for batch in batches:
+        for row in to_rows(batch):
+            yield row, 1
+
+
+def _user_batches(
+    batches: Iterator[pa.RecordBatch], *, size: int | None, form: BatchFormat
+) -> Generator[tuple[Any, int], None, None]:
+    from headrace.engine.user_batches import to_user
+
+    for batch in _recut(batches, size):
+        yield to_user(batch, form), batch.num_rows
 
 
 def _recut(batches: Iterator[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.engine.commit.committer import Committer
+    from headrace.engine.commit.done import Done
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.stage_run import StageRun
     from headrace.records.block import Block
@@ -38,10 +39,13 @@ POLL_SECS = 0.2
 
 
 class Execution:
-    """Runs a plan once: `start()`, then `wait()` or `blocks()`, and always `close()`."""
+    """Runs a plan once: `start()`, then `wait()` or `blocks()`, and always `close()`.
 
-    def __init__(self, plan: Plan, options: ExecutionOptions) -> None:
-        self._plan, self._options = plan, options
+    `collected` says what of the blocks the caller has had before; those come no more.
+    """
+
+    def __init__(self, plan: Plan, options: ExecutionOptions, *, collected: Done | None = None) -> None:
+        self._plan, self._options, self._collected = plan, options, collected
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
         self._committers_behind: dict[int, list[Committer]] = {}
@@ -84,6 +88,7 @@ class Execution:
             splits=self._splits,
             committers=self._committers,
             on_split=self._note_split,
+            collected=self._collected,
         )
         self._stages = stages = wiring.build()
         self._memory.watch(lambda: [pid for stage in stages for pid in stage.worker_pids()])

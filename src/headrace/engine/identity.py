@@ -16,10 +16,10 @@ from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, 
 if TYPE_CHECKING:
     from headrace.model.handler import ModelHandler
     from headrace.plan.graph import Plan
-    from headrace.plan.nodes import AnyNode, Write
+    from headrace.plan.nodes import AnyNode, Output
 
 
-def identity_of(plan: Plan, output: Write) -> JobIdentity:
+def identity_of(plan: Plan, output: Output) -> JobIdentity:
     """Fingerprint every node behind an output; what cannot be fingerprinted is listed with its reason.
 
     Batch size (where it cannot change the result), concurrency, isolation and on_error do not count. The content of the

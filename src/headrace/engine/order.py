@@ -9,19 +9,23 @@ from headrace.records.position import END, START, Position
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from headrace.engine.commit.done import Place
     from headrace.records.block import Block, Unit
 
 
 class Reorder:
     """A pure state machine: blocks in any order in, blocks in the order of the input out.
 
-    `held_bytes` counts what waits for its turn.
+    `held_bytes` counts what waits for its turn. What lies before `frontier` is not expected.
     """
 
-    def __init__(self, units: Sequence[Unit]) -> None:
+    def __init__(self, units: Sequence[Unit], *, frontier: Place | None = None) -> None:
         self._units = units
         self._at = 0
         self._place: Position = START
+        if frontier is not None:
+            self._at, self._place = units.index(frontier[0]), frontier[1]
+            self._step()
         self._waiting: dict[tuple[Unit, Position], Block] = {}
         self.held_bytes = 0
 
@@ -45,11 +49,14 @@ class Reorder:
                 return
             self.held_bytes -= following.nbytes
             self._place = following.end
-            if self._place == END:
-                self._at, self._place = self._at + 1, START
+            self._step()
             yield following
 
     def clear(self) -> None:
         """Let go what waits: no more is wanted."""
         self._waiting.clear()
         self.held_bytes = 0
+
+    def _step(self) -> None:
+        if self._place == END:
+            self._at, self._place = self._at + 1, START

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
     from headrace.engine.commit.committer import Committer
+    from headrace.engine.commit.done import Place
     from headrace.engine.state import RunState
     from headrace.engine.task import StepCounts
     from headrace.plan.lanes import Lane
@@ -81,9 +82,18 @@ class WriteStage(StageRun):
 class CollectStage(StageRun):
     """Gives the caller's thread the blocks in the order of the input; it has no thread of its own."""
 
-    def __init__(self, stage: Stage, state: RunState, inbox: Channel, *, units: Sequence[Unit], gate: Gate) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        state: RunState,
+        inbox: Channel,
+        *,
+        units: Sequence[Unit],
+        gate: Gate,
+        frontier: Place | None = None,
+    ) -> None:
         super().__init__(stage, state, Outlet([]), inbox)
-        self._reorder = Reorder(units)
+        self._reorder = Reorder(units, frontier=frontier)
         self._gate = gate
 
     def start(self) -> None:

@@ -52,9 +52,12 @@ class Wiring:
         splits: Mapping[int, Sequence[Split]],
         committers: Mapping[int, Committer],
         on_split: Callable[[Read, int], None],
+        collected: Done | None = None,
     ) -> None:
         self._plan, self._state, self._options = plan, state, options
         self._splits, self._committers, self._on_split = splits, committers, on_split
+        self._collected = collected
+        """What the caller has had before, where rows are collected."""
         self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
         self._gate = Gate(budget_bytes=HELD_BYTES)
         state.on_stop(self._gate.cancel)
@@ -108,6 +111,8 @@ class Wiring:
         """Return the sinks behind a node with the lanes on the way; None where a node in between needs every row."""
         if isinstance(node, Write):
             return [(self._committers[id(node)].done, ())]
+        if isinstance(node, Collect) and self._collected is not None:
+            return [(self._collected, ())]
         if isinstance(node, (Limit, Shuffle, Collect)):
             return None
         found: list[tuple[Done, tuple[int, ...]]] = []
@@ -166,7 +171,14 @@ class Wiring:
                 behind=partial(self._stages_behind, head),
             )
         if isinstance(head, Collect):
-            return CollectStage(stage, self._state, inbox, units=self._units.at(head), gate=self._gate)
+            return CollectStage(
+                stage,
+                self._state,
+                inbox,
+                units=self._units.at(head),
+                gate=self._gate,
+                frontier=self._collected.frontier if self._collected else None,
+            )
         return StepStage(
             stage,
             self._state,

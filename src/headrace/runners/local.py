@@ -17,6 +17,7 @@ from headrace.runners.result import RunResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.engine.commit.done import Done
     from headrace.metrics.statistics import RunStatistics
     from headrace.plan.graph import Plan
     from headrace.plan.steps import OnError
@@ -53,9 +54,12 @@ def run(
     return RunResult(execution.statistics())
 
 
-def blocks(plan: Plan) -> Iterator[Block]:
-    """Run a plan that ends in a `Collect`, yielding its blocks in the order of the input; stop when the caller does."""
-    execution = _checked(plan, ExecutionOptions.of())
+def blocks(plan: Plan, *, collected: Done | None = None) -> Iterator[Block]:
+    """Run a plan that ends in a `Collect`, yielding its blocks in the order of the input; stop when the caller does.
+
+    What the caller has `collected` before comes no more.
+    """
+    execution = _checked(plan, ExecutionOptions.of(), collected=collected)
     try:
         with interruptible(execution.close):
             execution.start()
@@ -85,11 +89,11 @@ def drain(plan: Plan) -> RunStatistics:
         execution.close()
 
 
-def _checked(plan: Plan, options: ExecutionOptions) -> Execution:
+def _checked(plan: Plan, options: ExecutionOptions, *, collected: Done | None = None) -> Execution:
     """Check a plan, which may take a while where there are many files; stopped meanwhile, it leaves nothing."""
     with interruptible(lambda: None):
         check(plan)
-        return Execution(optimised(plan, on_error=options.on_error), options)
+        return Execution(optimised(plan, on_error=options.on_error), options, collected=collected)
 
 
 @contextmanager
