@@ -55,7 +55,9 @@ def pages() -> dict[str, str]:
     made = {
         "reading.md": _page("Reading", "What makes a `Dataset`.", READING),
         "dataset.md": _page(
-            "Dataset", "Steps return a new dataset; nothing runs before it must.", [headrace.Dataset, Iteration]
+            "Dataset",
+            "Steps return a new dataset; nothing runs before it must.",
+            [headrace.Dataset, Iteration, headrace.Retry],
         ),
         "jobs.md": _page("Jobs", "Running, and what a run leaves.", [headrace.Job, headrace.run, RunResult, Report]),
         "statistics.md": _page("Statistics", "What a run did, as frozen values.", STATISTICS),

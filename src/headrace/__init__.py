@@ -8,6 +8,7 @@
 from headrace.dataset import Dataset, Job, run
 from headrace.errors import HeadraceError, PlanError, RowError, RunError, RunInterrupted
 from headrace.model.handler import ModelHandler, PredictionResult
+from headrace.plan.retry import Retry
 from headrace.read import (
     from_arrow,
     from_items,
@@ -31,6 +32,7 @@ __all__ = [
     "ModelHandler",
     "PlanError",
     "PredictionResult",
+    "Retry",
     "RowError",
     "RunError",
     "RunInterrupted",

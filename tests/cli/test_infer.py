@@ -16,6 +16,19 @@ from tests.cli.written import rows
 
 Printed = pytest.CaptureFixture[str]
 
+FLAKY = """
+import headrace as hr
+
+class Flaky(hr.ModelHandler):
+    def load_model(self):
+        return ["busy"]
+
+    def run_inference(self, batch, model):
+        if model:
+            raise ConnectionError(model.pop())
+        return ["ok"] * len(batch)
+"""
+
 
 def infer(*more: str, model: str = "python:own:Upper", source: str = "in.jsonl") -> int:
     return main(["infer", model, source, "-o", "out", "--format", "json", *more])
@@ -33,6 +46,13 @@ def test_a_scikit_learn_model_over_csv(model: str, capsys: Printed) -> None:
 def test_columns_to_the_inputs_that_the_model_names() -> None:
     assert infer("--inputs", "words=text,number=id", "--keep", "id", model="python:own:Named") == 0
     assert rows("out")[2] == {"id": 2, "prediction": "fair 2", "model_id": "Named"}
+
+
+def test_a_model_that_fails_now_and_then_is_asked_again(capsys: Printed) -> None:
+    Path("flaky.py").write_text(FLAKY)
+    assert infer("--attempts", "2", model="python:flaky:Flaky") == 0
+    assert [row["prediction"] for row in rows("out")] == ["ok"] * len(rows("out"))
+    assert "1 retry" in capsys.readouterr().out
 
 
 def test_one_column_goes_as_it_is() -> None:

@@ -51,11 +51,27 @@ def ran(steps: str, **options: Any) -> list[dict[str, Any]]:
         ("infer: {handler: 'steps:Upper', model_id_column: null}", {**LINES[0], "prediction": " GOOD SERVICE "}),
         ("infer: {handler: 'steps:Upper', args: {suffix: '?'}, output: loud, batch_size: 2}",
          {**LINES[0], "loud": " GOOD SERVICE ?", "model_id": "Upper"}),
+        ("map: {function: 'steps:clean', retry: {attempts: 2}}", {"id": 1, "text": "good service"}),
+        ("infer: {handler: 'steps:Upper', model_id_column: null, retry: {backoff_secs: 0.1, on: ConnectionError}}",
+         {**LINES[0], "prediction": " GOOD SERVICE "}),
         ("reshuffle: {}", LINES[0]),
     ],
 )  # fmt: skip
 def test_steps(step: str, first: dict[str, Any]) -> None:
     assert ran(f"[{{{step}}}]")[0] == first
+
+
+def test_a_retry_reaches_the_step_as_it_is_written() -> None:
+    retry = "{attempts: 7, backoff_secs: 0.5, max_backoff_secs: 9, on: [ConnectionError, requests.Timeout]}"
+    (job,) = jobs(f"[{{map: {{function: 'steps:clean', retry: {retry}}}}}]")
+    assert job.node.upstream.step.retry == hr.Retry(
+        7, backoff_secs=0.5, max_backoff_secs=9, on=("ConnectionError", "requests.Timeout")
+    )
+
+
+def test_a_retry_that_makes_no_sense_is_told_with_its_place() -> None:
+    with pytest.raises(SpecError, match=r"steps\[0\].map: Retry\(backoff_secs=9"):
+        jobs("[{map: {function: 'steps:clean', retry: {backoff_secs: 9, max_backoff_secs: 1}}}]")
 
 
 def test_filter_limit_and_shuffle() -> None:

@@ -80,6 +80,7 @@ class Request:
     max_batch_size: int | None
     concurrency: int | None
     isolation: str | None
+    attempts: int | None
     limit: int | None
     args: dict[str, Any]
     options: dict[str, Any]
@@ -112,6 +113,8 @@ class Request:
 @click.option("--max-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Most rows a batch.")
 @click.option("--concurrency", type=ONE_OR_MORE, metavar="N", help="Batches in flight.")
 @click.option("--isolation", type=click.Choice(["thread", "process"]), help="Where the model lives.")
+@click.option("--attempts", type=ONE_OR_MORE, metavar="N",
+              help="Calls of the model for rows that fail, with growing pauses between (1, if not given).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="ROWS", help="Only the first rows, in source order.")
 @click.option(
     "--num-cpus", type=ONE_OR_MORE, metavar="N", help="Cores to use (all that the process may, if not given)."
@@ -168,6 +171,7 @@ def _read(request: Request) -> Dataset:
 def _answered(dataset: Dataset, request: Request) -> Dataset:
     from headrace.handlers.registry import make_handler
     from headrace.model.checks import run_check
+    from headrace.plan.retry import Retry
 
     handler = make_handler(request.model, **request.options)
     run_check(handler)
@@ -180,6 +184,7 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "max_batch_size": request.max_batch_size,
         "concurrency": request.concurrency,
         "isolation": request.isolation,
+        "retry": None if request.attempts is None else Retry(request.attempts),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     answered = dataset.run_inference(handler, output=output, **chosen)

@@ -8,6 +8,7 @@ from headrace.dataset.scope import step_name
 from headrace.errors import PlanError, RowError
 from headrace.plan.columns import Drop
 from headrace.plan.nodes import BatchLimits, InferenceSpec, MapBatches, Node, RunInference
+from headrace.plan.retry import Retry
 from headrace.plan.steps import Step
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def build_inference(
     concurrency: int,
     isolation: Any,
     on_error: Any,
+    retry: Any,
     hints: Mapping[str, Any],
     version: str | None,
     name: str | None,
@@ -60,6 +62,7 @@ def build_inference(
         raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process'")
     if concurrency < 1:
         raise PlanError(f"concurrency is {concurrency}; it is a number of batches in flight, at least 1")
+    check_retry(retry)
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
     if before:
@@ -78,6 +81,7 @@ def build_inference(
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
             limits=_limits(batch_size, min_batch_size, max_batch_size, max_batch_duration_secs),
+            retry=retry,
             version=version,
         ),
         concurrency=concurrency,
@@ -93,6 +97,12 @@ def build_inference(
             raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
         node = _add_column(node, output, Chain(after, output), _suffixed(label, "/postprocess"), on_error)
     return node
+
+
+def check_retry(retry: Any) -> None:
+    """Raise PlanError unless it is a `Retry` or None."""
+    if retry is not None and not isinstance(retry, Retry):
+        raise PlanError(f"retry is {retry!r}; pass headrace.Retry(attempts=3) or the like")
 
 
 def _limits(

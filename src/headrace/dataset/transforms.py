@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.dataset.inference import build_inference
+from headrace.dataset.inference import build_inference, check_retry
 from headrace.dataset.scope import composite, named_after, step_name
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.model.handler import ModelHandler
+    from headrace.plan.retry import Retry
     from headrace.plan.steps import BatchFormat, Isolation, OnError
 
 
@@ -38,6 +39,7 @@ class Transforms:
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
+        retry: Retry | None = None,
         output_schema: pa.Schema | None = None,
         version: str | None = None,
         name: str | None = None,
@@ -46,13 +48,14 @@ class Transforms:
 
         A class is made once a replica with `args` and `kwargs`, with `setup()` and `close()` where it has them.
         `isolation="auto"` starts in a thread and adds worker processes when the step proves heavy, so do not share
-        state through globals. `version=` stands for the function's content when a job is resumed.
+        state through globals. `retry=` (see `Retry`) calls again where the function fails. `version=` stands for the
+        function's content when a job is resumed.
 
         >>> import headrace as hr
         >>> hr.from_items([{"a": 1}, {"a": 2}]).map(lambda r: {"b": r["a"] * 10}).take(2)
         [{'b': 10}, {'b': 20}]
         """
-        step = _step("map", function, args, kwargs, on_error, output_schema, version, name)
+        step = _step("map", function, args, kwargs, on_error, output_schema, version, name, retry=retry)
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
 
     def flat_map(
@@ -64,6 +67,7 @@ class Transforms:
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
+        retry: Retry | None = None,
         output_schema: pa.Schema | None = None,
         version: str | None = None,
         name: str | None = None,
@@ -74,7 +78,7 @@ class Transforms:
         >>> hr.from_items([{"n": 2}, {"n": 0}]).flat_map(lambda r: ({"i": i} for i in range(r["n"]))).take(5)
         [{'i': 0}, {'i': 1}]
         """
-        step = _step("flat_map", function, args, kwargs, on_error, output_schema, version, name)
+        step = _step("flat_map", function, args, kwargs, on_error, output_schema, version, name, retry=retry)
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
 
     def filter(
@@ -86,6 +90,7 @@ class Transforms:
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
+        retry: Retry | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
@@ -95,7 +100,7 @@ class Transforms:
         >>> hr.range(5).filter(lambda r: r["id"] > 2).take(5)
         [{'id': 3}, {'id': 4}]
         """
-        step = _step("filter", function, args, kwargs, on_error, None, version, name)
+        step = _step("filter", function, args, kwargs, on_error, None, version, name, retry=retry)
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
 
     def map_batches(
@@ -110,6 +115,7 @@ class Transforms:
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
+        retry: Retry | None = None,
         output_schema: pa.Schema | None = None,
         version: str | None = None,
         name: str | None = None,
@@ -141,6 +147,7 @@ class Transforms:
             batch_format=batch_format,
             batch_size=batch_size,
             row_wise=row_wise,
+            retry=retry,
         )
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
 
@@ -154,6 +161,7 @@ class Transforms:
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
+        retry: Retry | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
@@ -163,7 +171,7 @@ class Transforms:
         >>> hr.range(2).add_column("next", lambda r: r["id"] + 1).take(2)
         [{'id': 0, 'next': 1}, {'id': 1, 'next': 2}]
         """
-        step = _step("add_column", function, (), {"column": column}, on_error, None, version, name)
+        step = _step("add_column", function, (), {"column": column}, on_error, None, version, name, retry=retry)
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
 
     def select(self, *columns: str, name: str | None = None) -> Self:
@@ -202,6 +210,7 @@ class Transforms:
         concurrency: int = 1,
         isolation: Isolation = "thread",
         on_error: OnError | None = None,
+        retry: Retry | None = None,
         num_gpus: float | None = None,
         accelerator: str | None = None,
         min_ram: str | None = None,
@@ -229,6 +238,7 @@ class Transforms:
             isolation: with "thread" they share one model in this process; with "process" each worker process loads
                 its own.
             on_error: as in `run`, for this step.
+            retry: asks the model again where it fails: a batch before it is halved, and a row alone; see `Retry`.
             num_gpus: accelerators that the step needs, for runners that place it.
             accelerator: kind of accelerator, likewise.
             min_ram: memory that the step needs, likewise.
@@ -257,6 +267,7 @@ class Transforms:
             concurrency=concurrency,
             isolation=isolation,
             on_error=on_error,
+            retry=retry,
             hints={"num_gpus": num_gpus, "accelerator": accelerator, "min_ram": min_ram},
             version=version,
             name=name,
@@ -349,6 +360,8 @@ def _step(
     output_schema: pa.Schema | None,
     version: str | None,
     name: str | None,
+    *,
+    retry: Any,
     **more: Any,
 ) -> Step:
     if not callable(function):
@@ -360,6 +373,7 @@ def _step(
         )
     if on_error not in (None, "fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
+    check_retry(retry)
     return Step(
         name=step_name(name, named_after(kind, function)),
         kind=kind,
@@ -368,6 +382,7 @@ def _step(
         kwargs=tuple((kwargs or {}).items()),
         on_error=on_error,
         output_schema=output_schema,
+        retry=retry,
         version=version,
         **more,
     )

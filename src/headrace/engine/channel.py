@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
 
 
-class Cancelled(Exception):  # noqa: N818 - a signal between threads, never an error of anybody's
-    """The run is being stopped: leave the loop you are in. Never reaches a user."""
+class Cancelled(BaseException):
+    """The run is being stopped: leave the loop you are in. Never reaches a user, nor counts as an error of a row."""
 
 
 class Channel:

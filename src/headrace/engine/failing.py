@@ -27,6 +27,7 @@ def fail_row(
     *,
     on_error: OnError,
     model_id: str | None = None,
+    attempt: int = 1,
 ) -> RowFailure:
     """Return the dead letter of one row, or raise under on_error="fail".
 
@@ -42,6 +43,7 @@ def fail_row(
         stage=stage,
         ordinal=ordinal,
         row=values,
+        attempt=attempt,
         file=origin.file if origin else None,
         position=origin.row_of(ordinal) if origin else None,
         model_id=model_id,

@@ -267,7 +267,11 @@ class ModelStage(StageRun):
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Return the model's rows, then those of the steps behind it."""
-        return {self._name: self._row_counts, **super().step_counts()}
+        model = self.model_statistics()
+        return {
+            self._name: replace(self._row_counts, retried=model.retried if model else 0),
+            **super().step_counts(),
+        }
 
     def model_statistics(self) -> ModelStatistics | None:
         """Return the model's numbers and the size that the batcher aims at."""

@@ -17,7 +17,7 @@ from headrace.records.failure import RowFailure
 from headrace.records.types import concatenated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.metrics.statistics import ModelStatistics
     from headrace.model.predictor import Prediction
@@ -33,14 +33,17 @@ class PredictTask:
     the stage, which knows its file and its other columns, raises.
     """
 
-    def __init__(self, spec: InferenceSpec, stage: str, on_error: OnError) -> None:
-        self._spec, self._stage, self._on_error = spec, stage, on_error
+    def __init__(
+        self, spec: InferenceSpec, stage: str, on_error: OnError, *, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
+        self._spec, self._stage, self._on_error, self._pause = spec, stage, on_error, pause
         self._predictor: Predictor | None = None
         self._counts = StepCounts()
 
     def open(self) -> None:
         """Load the model."""
-        self._predictor = Predictor(self._spec, self._stage, self._on_error)
+        self._predictor = Predictor(self._spec, self._stage, self._on_error, pause=self._pause)
         self._predictor.open()
 
     def process(self, block: Block) -> Iterator[Block]:
@@ -77,11 +80,13 @@ class PredictTask:
             columns[self._spec.model_id_column] = predictor.model_id_column(prediction)
         batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         parents = None if prediction.kept is None else np.flatnonzero(prediction.kept)
-        failures = [self._failure(error, row) for row, error in sorted(prediction.errors.items())]
+        attempts = prediction.attempts
+        failures = [self._failure(error, row, attempts.get(row, 1)) for row, error in sorted(prediction.errors.items())]
         return block.derive(batch, parents, failures, errors=prediction.with_error)
 
-    def _failure(self, error: BaseException, row: int) -> RowFailure:
-        return RowFailure.of(error, stage=self._stage, ordinal=row, row=None, model_id=self._spec.handler.model_id)
+    def _failure(self, error: BaseException, row: int, attempt: int = 1) -> RowFailure:
+        model_id = self._spec.handler.model_id
+        return RowFailure.of(error, stage=self._stage, ordinal=row, row=None, attempt=attempt, model_id=model_id)
 
 
 def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from headrace.engine.channel import Cancelled
 from headrace.engine.clock import StageClock
 from headrace.engine.failing import leaving
 from headrace.engine.task import StepCounts
@@ -92,7 +93,7 @@ class StageRun:
             with clock.running():
                 self.work(number, clock)
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, (Exception, Cancelled)):
                 error = leaving(self.stage.name, error)
             # Before this replica counts as ended: the last one must not close the outlet as if all were well.
             self.state.fail_unless_cancelled(error)
@@ -128,6 +129,7 @@ class StageRun:
                 filtered=c.filtered,
                 failed=c.failed,
                 with_error=c.with_error,
+                retried=c.retried,
                 seconds=c.seconds,
                 fans_out=fans_out.get(name, False),
             )

@@ -81,6 +81,15 @@ class RunState:
         for action in actions:
             action()
 
+    def pause(self, secs: float) -> None:
+        """Wait so many seconds.
+
+        Raises:
+            Cancelled: the run is being stopped.
+        """
+        if self.stopping.wait(secs):
+            raise Cancelled
+
     def wait(self, timeout_secs: float | None = None) -> bool:
         """Wait until all threads have ended; say whether they have."""
         return self._done.wait(timeout_secs)

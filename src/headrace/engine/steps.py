@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from headrace.engine.attended import Attended
 from headrace.engine.failing import fail_row, stage_error
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with_column
 from headrace.errors import HeadraceError, RowError, StageError
+from headrace.model.attempts import Attempts
 from headrace.records.columns import empty_columns, to_column, to_rows
 from headrace.records.cutter import Pieces
 from headrace.records.first_rows import FirstRows
@@ -39,16 +41,20 @@ FIRST_FANOUT_ROWS = 16
 class StepChain:
     """Fused steps, run one after another over each block. Implements `Task`."""
 
-    def __init__(self, steps: Sequence[Step], on_error: OnError) -> None:
+    def __init__(
+        self, steps: Sequence[Step], on_error: OnError, *, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
         self._steps = tuple(steps)
         self._on_error = on_error
+        self._pause = pause
         self._runners: list[_StepRunner] = []
         self._opened = ExitStack()
 
     def open(self) -> None:
         """Make the functions, calling `setup()` where classes have it."""
         for step in self._steps:
-            runner = _RUNNERS[step.kind](step, step.on_error or self._on_error)
+            runner = _RUNNERS[step.kind](step, step.on_error or self._on_error, self._pause)
             self._runners.append(runner)
             self._opened.callback(runner.close)
 
@@ -76,14 +82,16 @@ class StepChain:
 class _StepRunner:
     """One step in one replica: holds its function and its counts."""
 
-    def __init__(self, step: Step, on_error: OnError) -> None:
+    def __init__(self, step: Step, on_error: OnError, pause: Callable[[float], None]) -> None:
         self.step = step
         self.on_error = on_error
         self.counts = StepCounts()
         self._first_rows = FirstRows()
         self.sound = 0
         """Rows that have succeeded, up to the block at work."""
-        self.function = self._make(step)
+        self.attempts = None if step.retry is None else Attempts(step.retry, pause=pause)
+        self._made = self._make(step)
+        self.function = self._attended(self._made)
 
     def _make(self, step: Step) -> Callable[..., Any]:
         if not inspect.isclass(step.function):
@@ -95,9 +103,12 @@ class _StepRunner:
                 setup()
         return cast("Callable[..., Any]", instance)
 
+    def _attended(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function if self.attempts is None else Attended(function, self.attempts)
+
     def close(self) -> None:
         if inspect.isclass(self.step.function):
-            close = getattr(self.function, "close", None)
+            close = getattr(self._made, "close", None)
             if close is not None:
                 with self._named("could not be closed"):
                     close()
@@ -128,6 +139,8 @@ class _StepRunner:
             started = time.perf_counter()
         counts.seconds += time.perf_counter() - started
         counts.failed -= before
+        if self.attempts is not None:
+            counts.retried = self.attempts.repeated
         self.sound = counts.rows_in - counts.failed
 
     def empty(self, block: Block) -> Block:
@@ -147,7 +160,8 @@ class _StepRunner:
         self._first_rows.failed(error)
         if self.on_error != "fail" and self._first_rows.hopeless(succeeded=self.sound + sound):
             raise self._first_rows.stop(self.step.name) from error
-        return fail_row(self.step.name, block, row, error, values, on_error=self.on_error)
+        attempt = 1 if self.attempts is None else self.attempts.made
+        return fail_row(self.step.name, block, row, error, values, on_error=self.on_error, attempt=attempt)
 
 
 class _Columns(_StepRunner):
@@ -252,6 +266,9 @@ class _FlatMap(_StepRunner):
     _limit = FIRST_FANOUT_ROWS
     """Children to collect before they are weighed; learnt from those weighed so far."""
 
+    def _attended(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function if self.attempts is None else Attended(function, self.attempts).children
+
     def run(self, block: Block) -> Iterator[Block]:
         rows = Rows(block.batch)
         ordinals = block.ordinal_array()
@@ -306,13 +323,26 @@ class _MapBatches(_StepRunner):
             piece = pieces.piece(batch, kept, failures, before=first + count)
             yield from piece.cut_by_bytes(TARGET_BLOCK_BYTES) if piece.nbytes > 2 * TARGET_BLOCK_BYTES else [piece]
 
-    def _run_rows(self, block: Block, first: int, count: int) -> tuple[pa.RecordBatch, Any, list[RowFailure]]:
-        """Run rows `[first, first + count)`; halve a failing batch where the step is declared row-wise."""
+    def _attended(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function  # batches are attended as a whole, below
+
+    def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        batch = from_user(self.function(to_user(rows, self.step.batch_format)))
+        if self.step.row_wise and batch.num_rows != rows.num_rows:
+            raise RowError(f"returned {batch.num_rows} rows for {rows.num_rows}; a row-wise function returns one a row")
+        return batch
+
+    def _run_rows(
+        self, block: Block, first: int, count: int, *, part: bool = False
+    ) -> tuple[pa.RecordBatch, Any, list[RowFailure]]:
+        """Run rows `[first, first + count)`; halve a failing batch where the step is declared row-wise.
+
+        Parts of a batch that failed are tried once, until a row stands alone.
+        """
         rows = block.batch.slice(first, count)
         try:
-            batch = from_user(self.function(to_user(rows, self.step.batch_format)))
-            if self.step.row_wise and batch.num_rows != count:
-                raise RowError(f"returned {batch.num_rows} rows for {count}; a row-wise function returns one a row")
+            attempts = self.attempts if count == 1 or not part else None
+            batch = self._answer(rows) if attempts is None else attempts.call(lambda: self._answer(rows))
         except HeadraceError:
             raise
         except Exception as error:
@@ -323,8 +353,8 @@ class _MapBatches(_StepRunner):
                 ]
                 return self.nothing(), np.array([], dtype=np.int64), failures
             half = count // 2
-            left = self._run_rows(block, first, half)
-            right = self._run_rows(block, first + half, count - half)
+            left = self._run_rows(block, first, half, part=True)
+            right = self._run_rows(block, first + half, count - half, part=True)
             try:
                 return _joined(left, right, first, half, count)
             except TypeQuarrelError as quarrel:

@@ -20,6 +20,7 @@ class StepCounts:
     filtered: int = 0
     failed: int = 0
     with_error: int = 0
+    retried: int = 0
     seconds: float = 0.0
 
     def add(self, other: StepCounts) -> None:
@@ -29,6 +30,7 @@ class StepCounts:
         self.filtered += other.filtered
         self.failed += other.failed
         self.with_error += other.with_error
+        self.retried += other.retried
         self.seconds += other.seconds
 
 

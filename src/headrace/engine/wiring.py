@@ -185,7 +185,9 @@ class Wiring:
             outlet,
             inbox,
             make_task=self._steps(stage),
-            make_process=None if stage.isolation == "thread" else self._in_process(self._steps(stage)),
+            make_process=None
+            if stage.isolation == "thread"
+            else self._in_process(partial(StepChain, stage.steps, self._options.on_error)),
         )
 
     def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
@@ -201,7 +203,7 @@ class Wiring:
             name=name,
             on_error=on_error,
             gate=self._gate,
-            shared_task=make(),
+            shared_task=make(pause=self._state.pause),
             make_process=self._in_process(make, share=stage.replicas) if stage.isolation == "process" else None,
             make_steps=self._steps(stage),
         )
@@ -228,7 +230,7 @@ class Wiring:
         )
 
     def _steps(self, stage: Stage) -> Callable[[], Task]:
-        return partial(StepChain, stage.steps, self._options.on_error)
+        return partial(StepChain, stage.steps, self._options.on_error, pause=self._state.pause)
 
     def _in_process(
         self, make_task: Callable[[], Task], *, share: int | None = None

@@ -133,7 +133,7 @@ def _model_cell(model: ModelStatistics) -> str:
 
 
 def _notable(step: StepStatistics) -> bool:
-    return bool(step.filtered or step.failed or step.with_error or step.fans_out)
+    return bool(step.filtered or step.failed or step.with_error or step.retried or step.fans_out)
 
 
 def _step_row(step: StepStatistics) -> list[str]:
@@ -141,6 +141,8 @@ def _step_row(step: StepStatistics) -> list[str]:
     for number, what in ((step.filtered, "filtered"), (step.failed, "failed"), (step.with_error, "nulled")):
         if number:
             row.append(f"{number:,} {what}")
+    if step.retried:
+        row.append(count(step.retried, "retry", "retries"))
     return row
 
 

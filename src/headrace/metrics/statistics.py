@@ -24,6 +24,8 @@ class StepStatistics:
     failed: int = 0
     with_error: int = 0
     """Rows that went on with nulls under on_error="null"."""
+    retried: int = 0
+    """Calls that were made again after one had failed."""
     seconds: float = 0.0
     """Time spent in the step, summed over replicas."""
     fans_out: bool = False
@@ -37,7 +39,9 @@ class ModelStatistics:
     load_secs: float = 0.0
     loads: int = 0
     calls: int = 0
-    """Calls of `run_inference`, retries in halves included."""
+    """Calls of `run_inference`, further attempts and halves of failed batches included."""
+    retried: int = 0
+    """Calls that were made again, for the same rows, after one had failed."""
     batches: int = 0
     rows: int = 0
     batch_rows_histogram: dict[int, int] = field(default_factory=dict)
@@ -70,6 +74,7 @@ def merged(copies: Sequence[ModelStatistics]) -> ModelStatistics:
         load_secs=max(copy.load_secs for copy in copies),
         loads=sum(copy.loads for copy in copies),
         calls=sum(copy.calls for copy in copies),
+        retried=sum(copy.retried for copy in copies),
         batches=sum(copy.batches for copy in copies),
         rows=sum(copy.rows for copy in copies),
         batch_rows_histogram=dict(sorted(histogram.items())),

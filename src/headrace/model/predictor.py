@@ -18,10 +18,12 @@ import pyarrow as pa
 from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError
 from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import Answers, pair
+from headrace.model.attempts import Attempts
 from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
 from headrace.model.loading import without_gc
+from headrace.plan.retry import Retry
 from headrace.records.columns import from_column, to_column
 from headrace.records.first_rows import FirstRows
 from headrace.records.plain import array_of_numbers, array_of_text
@@ -50,6 +52,8 @@ class Prediction:
     """For each row of the batch, whether it goes on; None when all do."""
     errors: dict[int, Exception] = field(default_factory=dict)
     """What befell the rows that do not go on, by row of the batch."""
+    attempts: dict[int, int] = field(default_factory=dict)
+    """How often those of them were asked alone that were asked more than once."""
     with_error: int = 0
     """Rows that go on with nulls, under on_error="null"."""
     model_ids: list[str] | None = None
@@ -59,9 +63,10 @@ class Prediction:
 class Predictor:
     """Loads a handler's model once and runs it over record batches, from any number of threads.
 
-    A batch that fails, or is answered the wrong number of times, is halved until the rows to blame stand alone; no part
-    that was answered is run again. `on_error` says what becomes of them: "fail" raises at the first one, "dead_letter"
-    takes them out, "null" lets them go on with nulls. If wrong numbers of answers do not add up, rows are asked alone.
+    A batch that fails (at all attempts that `spec.retry` gives it), or is answered the wrong number of times, is halved
+    until the rows to blame stand alone; no part that was answered is run again. `on_error` says what becomes of them:
+    "fail" raises at the first one, "dead_letter" takes them out, "null" lets them go on with nulls. If wrong numbers of
+    answers do not add up, rows are asked alone.
 
     >>> from headrace.model.handler import ModelHandler
     >>> from headrace.plan.nodes import InferenceSpec
@@ -74,8 +79,17 @@ class Predictor:
     (['A'], [True, False])
     """
 
-    def __init__(self, spec: InferenceSpec, stage: str, on_error: OnError = "fail") -> None:
+    def __init__(
+        self,
+        spec: InferenceSpec,
+        stage: str,
+        on_error: OnError = "fail",
+        *,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
         self._spec, self._stage, self._on_error = spec, stage, on_error
+        self._attempts = Attempts(spec.retry or Retry(1), pause=pause)
         self._handler_name = type(spec.handler).__name__
         self._run = _caller(spec)
         self._inputs: Inputs = None
@@ -178,6 +192,7 @@ class Predictor:
                 load_secs=self._load_secs,
                 loads=self._loads,
                 calls=self._calls,
+                retried=self._attempts.repeated,
                 batches=self._batches,
                 rows=self._rows,
                 batch_rows_histogram=dict(sorted(self._sizes.items())),
@@ -197,17 +212,21 @@ class Predictor:
         count: int,
         found: _Found,
         *,
+        part: bool = False,
         known_bad: bool = False,
         whole: int | None = None,
     ) -> int | None:
         """Answer rows `first…` of the batch, in halves where they fail together.
 
+        A `part` of a batch that failed is asked once, unless it is one row: a row fails only after all its attempts.
         `known_bad` spares the call for several rows of which one is known to fail; `whole` is the number of answers
         that this call would give, as far as earlier ones tell. Returns the number of answers, None where a call raised.
         """
         if count == 1 or not known_bad:
+            rows = batch.slice(first, count)
             try:
-                answers = self._call(batch.slice(first, count))
+                again = count == 1 or not part
+                answers = self._attempts.call(lambda: self._call(rows)) if again else self._call(rows)
             except AnswerError as error:
                 failure: Exception = error
                 whole = error.count
@@ -221,16 +240,16 @@ class Predictor:
                 self._settle({first + row: error for row, error in answers.failures.items()}, count)
                 return count
             if count == 1:
-                found.failed(first, failure)
+                found.failed(first, failure, self._attempts.made)
                 self._settle({first: failure}, 1)
                 return whole
         half = count // 2
         before, mark = found.raised, len(found.parts)
-        left = self._search(batch, first, half, found)
+        left = self._search(batch, first, half, found, part=True)
         sound = found.raised == before
         # If the first half is sound, what made the whole fail is in the second.
         rest = None if whole is None or left is None else whole - left
-        right = self._search(batch, first + half, count - half, found, known_bad=sound, whole=rest)
+        right = self._search(batch, first + half, count - half, found, part=True, known_bad=sound, whole=rest)
         total = None if left is None or right is None else left + right
         if whole is not None and total is not None and total != whole:
             self._ask_alone(batch, mark, found)
@@ -306,15 +325,18 @@ class _Found:
     parts: list[tuple[int, int, Answers | None]] = field(default_factory=list)
     """(first row, count, answers); no answers for a row whose call raised."""
     errors: dict[int, Exception] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
     raised: int = 0
 
     def answered(self, first: int, count: int, answers: Answers) -> None:
         self.parts.append((first, count, answers))
         self.errors.update((first + row, error) for row, error in answers.failures.items())
 
-    def failed(self, row: int, error: Exception) -> None:
+    def failed(self, row: int, error: Exception, attempts: int) -> None:
         self.parts.append((row, 1, None))
         self.errors[row] = error
+        if attempts > 1:
+            self.attempts[row] = attempts
         self.raised += 1
 
     def withdraw(self, mark: int) -> list[tuple[int, int, Answers | None]]:
@@ -338,6 +360,7 @@ class _Found:
             rows=int(kept.sum()),
             kept=kept,
             errors=self.errors,
+            attempts=self.attempts,
             model_ids=None if ids is None else [id_ for id_, keep in zip(ids, kept, strict=True) if keep],
         )
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.model.handler import ModelHandler
+    from headrace.plan.retry import Retry
     from headrace.plan.steps import IfExists, Isolation, OnError, Step
     from headrace.sinks.sink import Sink
     from headrace.sources.source import Source
@@ -66,6 +67,8 @@ class InferenceSpec:
     model_id_column: str | None = "model_id"
     inference_args: Mapping[str, Any] = field(default_factory=dict)
     limits: BatchLimits = BatchLimits()
+    retry: Retry | None = None
+    """None: a batch is asked once before it is halved, and a row alone once."""
     version: str | None = None
 
 

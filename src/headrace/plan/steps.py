@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.plan.retry import Retry
+
 OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
 IfExists: TypeAlias = Literal["resume", "overwrite", "fail"]
 BatchFormat: TypeAlias = Literal["rows", "numpy", "pandas", "pyarrow"]
@@ -39,6 +41,8 @@ class Step:
     on_error: OnError | None = None
     """None: as the run says."""
     output_schema: pa.Schema | None = None
+    retry: Retry | None = None
+    """None: a call is made once."""
     version: str | None = None
     """Stands for the function's content in the job's identity, where that cannot be fingerprinted."""
 

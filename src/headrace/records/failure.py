@@ -28,6 +28,7 @@ class RowFailure:
     message: str
     traceback: str = ""
     attempt: int = 1
+    """How often the row was tried, alone or with the batch that failed whole."""
     file: str | None = None
     position: int | None = None
     """The row's number within the file, from 0."""
@@ -43,6 +44,7 @@ class RowFailure:
         stage: str,
         ordinal: int,
         row: Any,
+        attempt: int = 1,
         file: str | None = None,
         position: int | None = None,
         model_id: str | None = None,
@@ -61,6 +63,7 @@ class RowFailure:
             error_type=type(error).__name__,
             message=_message(error),
             traceback=text[-MAX_TRACEBACK_CHARS:],
+            attempt=attempt,
             file=file,
             position=position,
             model_id=model_id,

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError, SpecError
+from headrace.plan.retry import Retry
 from headrace.spec.handlers import make_spec_handler
 from headrace.spec.reference import load_function
 
@@ -55,16 +56,20 @@ def _read(source: Any) -> Dataset:
 def _add(dataset: Dataset, step: Step) -> Dataset:
     """Add a step: its kind is the name of a method of Dataset, its value what the method takes."""
     value = step.value
+    retry = {} if getattr(value, "retry", None) is None else {"retry": Retry(**value.retry.options())}
     add: Callable[..., Dataset] = getattr(dataset, "run_inference" if step.kind == "infer" else step.kind)
     match step.kind:
         case "infer":
-            return add(make_spec_handler(value.handler, value.args), **_inference_options(value))
+            return add(make_spec_handler(value.handler, value.args), **_inference_options(value), **retry)
         case "apply":
             return _applied(dataset, value.function, value.args)
         case "add_column":
-            return add(value.column, load_function(value.function), **value.options("function", "column"))
+            return add(
+                value.column, load_function(value.function), **value.options("function", "column", "retry"), **retry
+            )
         case "map" | "map_batches" | "filter" | "flat_map":
-            return add(load_function(value.function), kwargs=value.args, **value.options("function", "args"))
+            options = value.options("function", "args", "retry")
+            return add(load_function(value.function), kwargs=value.args, **options, **retry)
         case "random_shuffle" | "reshuffle":
             return add(**value.options())
         case _:
@@ -72,7 +77,7 @@ def _add(dataset: Dataset, step: Step) -> Dataset:
 
 
 def _inference_options(step: InferStep) -> dict[str, Any]:
-    options = step.options("handler", "args")
+    options = step.options("handler", "args", "retry")
     for name in ("preprocess", "postprocess"):
         if name in options:
             options[name] = [load_function(reference) for reference in options[name]]

@@ -152,6 +152,15 @@ Source: TypeAlias = Annotated[
 ]
 
 
+class RetrySpec(SpecModel):
+    """Calls made again where they fail."""
+
+    attempts: Positive | None = None
+    backoff_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_backoff_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    on: Texts | None = Field(None, description="names of exceptions, such as ConnectionError or requests.Timeout")
+
+
 class InferStep(SpecModel):
     """A model over the rows."""
 
@@ -173,6 +182,7 @@ class InferStep(SpecModel):
     accelerator: str | None = None
     min_ram: str | None = None
     on_error: OnError | None = None
+    retry: RetrySpec | None = None
     version: str | None = None
     name: str | None = None
 
@@ -205,6 +215,7 @@ class ReplicatedStep(SpecModel):
     concurrency: Positive | None = None
     isolation: Literal["auto", "thread", "process"] | None = None
     on_error: OnError | None = None
+    retry: RetrySpec | None = None
     version: str | None = None
     name: str | None = None
 
