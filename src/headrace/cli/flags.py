@@ -21,6 +21,7 @@ _WORDS = (
     (r"\binputs=(?!\w|\{)", "--inputs"),
     (r'\boutput="(\w+)"', r"--output-column \1"),
     (r"\boutput=(?!\w|\{)", "--output-column"),
+    (r"\bmax_failed_(rows|ratio)=", r"--max-failed-\1 "),
     (r"\btrust_remote_code=True", "--option trust_remote_code=true"),
 )
 

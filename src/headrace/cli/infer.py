@@ -126,6 +126,11 @@ class Request:
 @click.option("--on-error", type=click.Choice(["fail", "dead_letter", "null"]),
               help="What happens when a row fails: stop, put it aside, or write nulls.")  # fmt: skip
 @click.option("--dead-letters", metavar="FOLDER", help="Where failed rows go; stands for --on-error dead_letter.")
+@click.option("--dead-letters-format", type=click.Choice(["json", "parquet"]), help="Format of the dead letters.")
+@click.option("--max-failed-rows", type=click.IntRange(min=0), metavar="ROWS",
+              help="Stop once more rows than that have failed.")  # fmt: skip
+@click.option("--max-failed-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="The same as a share of all rows, such as 0.01.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
 @reporting
@@ -134,6 +139,9 @@ def infer(
     *,
     on_error: str | None,
     dead_letters: str | None,
+    dead_letters_format: str | None,
+    max_failed_rows: int | None,
+    max_failed_ratio: float | None,
     num_cpus: int | None,
     explain_only: bool,
     quiet: bool,
@@ -155,7 +163,15 @@ def infer(
             if explain_only:
                 return show_plan([job], num_cpus=num_cpus, as_json=as_json)
         return run_jobs(
-            [job], quiet=quiet, as_json=as_json, on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus
+            [job],
+            quiet=quiet,
+            as_json=as_json,
+            on_error=on_error,
+            dead_letters=dead_letters,
+            dead_letters_format=dead_letters_format,
+            max_failed_rows=max_failed_rows,
+            max_failed_ratio=max_failed_ratio,
+            num_cpus=num_cpus,
         )
 
 

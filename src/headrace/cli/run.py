@@ -21,10 +21,22 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("file", metavar="FILE")
 @click.option("--set", "settings", multiple=True, metavar="KEY.KEY=VALUE", help="Replace a value of the file.")
+@click.option("--max-failed-rows", type=click.IntRange(min=0), metavar="ROWS",
+              help="Stop once more rows than that have failed.")  # fmt: skip
+@click.option("--max-failed-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="The same as a share of all rows, such as 0.01.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @reporting
 @debuggable
-def run(file: str, settings: tuple[str, ...], overwrite: bool, quiet: bool, as_json: bool) -> int:
+def run(
+    file: str,
+    settings: tuple[str, ...],
+    max_failed_rows: int | None,
+    max_failed_ratio: float | None,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
     """Run the pipeline that FILE describes.
 
     The whole file is checked before a model is loaded or output made. A run that was stopped goes on where it was.
@@ -41,5 +53,8 @@ def run(file: str, settings: tuple[str, ...], overwrite: bool, quiet: bool, as_j
         as_json=as_json,
         on_error=spec.on_error,
         dead_letters=spec.dead_letters.path if spec.dead_letters else None,
+        dead_letters_format=spec.dead_letters.format if spec.dead_letters else None,
+        max_failed_rows=spec.run.max_failed_rows if max_failed_rows is None else max_failed_rows,
+        max_failed_ratio=spec.run.max_failed_ratio if max_failed_ratio is None else max_failed_ratio,
         num_cpus=spec.run.num_cpus,
     )

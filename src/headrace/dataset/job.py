@@ -9,6 +9,7 @@ from headrace.plan.explain import explain_json, explain_text
 from headrace.plan.graph import Plan
 
 if TYPE_CHECKING:
+    from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.plan.nodes import Write
     from headrace.plan.steps import OnError
     from headrace.runners.result import RunResult
@@ -33,12 +34,23 @@ class Job:
         *,
         on_error: OnError = "fail",
         dead_letters: str | None = None,
+        dead_letters_format: LettersFormat = "json",
+        max_failed_rows: int | None = None,
+        max_failed_ratio: float | None = None,
         num_cpus: int | None = None,
         progress: str | bool = False,
     ) -> RunResult:
         """Run the job to its end; see `headrace.run`."""
         return run(
-            self, runner=runner, on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus, progress=progress
+            self,
+            runner=runner,
+            on_error=on_error,
+            dead_letters=dead_letters,
+            dead_letters_format=dead_letters_format,
+            max_failed_rows=max_failed_rows,
+            max_failed_ratio=max_failed_ratio,
+            num_cpus=num_cpus,
+            progress=progress,
         )
 
     def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
@@ -54,6 +66,9 @@ def run(
     runner: str = "local",
     on_error: OnError = "fail",
     dead_letters: str | None = None,
+    dead_letters_format: LettersFormat = "json",
+    max_failed_rows: int | None = None,
+    max_failed_ratio: float | None = None,
     num_cpus: int | None = None,
     progress: str | bool = False,
 ) -> RunResult:
@@ -65,12 +80,18 @@ def run(
         on_error: "fail" ends the run at the first failed row; "dead_letter" sets failed rows aside; "null" keeps them
             with null answers. Steps may say otherwise for themselves.
         dead_letters: folder for failed rows; by default `_dead_letters` in each output folder.
+        dead_letters_format: "json" (JSON Lines) or "parquet".
+        max_failed_rows: the run ends once more rows of an output than that have failed, in earlier runs of the job too.
+            What is finished stays, and a run with a higher limit goes on there.
+        max_failed_ratio: the same as a share of the rows written, failed and filtered (0.01 is one in a hundred); it
+            counts from the 1,000th row on, and at the end.
         num_cpus: cores to use; by default those that the process may use.
         progress: True or "auto" shows progress (live on a terminal, plain lines elsewhere), also "rich" and "plain".
 
     Raises:
         PlanError: something is wrong with the plan; nothing has been read or written.
         RunError: the run failed; what was committed stays.
+        TooManyFailuresError: more rows failed than was allowed, or all of a step's first 100 did.
         RunInterrupted: Ctrl-C or SIGTERM; run again to go on.
     """
     from headrace.runners import local
@@ -79,7 +100,17 @@ def run(
         raise PlanError(f"runner {runner!r} is not known; the runner that exists is 'local'")
     if on_error not in ("fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
-    return local.run(_plan(jobs), on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus, progress=progress)
+    _check_limits(dead_letters_format, max_failed_rows, max_failed_ratio)
+    return local.run(
+        _plan(jobs),
+        on_error=on_error,
+        dead_letters=dead_letters,
+        dead_letters_format=dead_letters_format,
+        max_failed_rows=max_failed_rows,
+        max_failed_ratio=max_failed_ratio,
+        num_cpus=num_cpus,
+        progress=progress,
+    )
 
 
 def explain_jobs(*jobs: Job, format: str = "text", num_cpus: int | None = None) -> str:
@@ -100,6 +131,15 @@ def explained(plan: Plan, *, format: str, num_cpus: int | None) -> str:
         raise PlanError(f"format is {format!r}; use 'text' or 'json'")
     describe = explain_json if format == "json" else explain_text
     return describe(optimised(plan, on_error="fail"), cores=num_cpus or available_cores())
+
+
+def _check_limits(dead_letters_format: str, rows: int | None, ratio: float | None) -> None:
+    if dead_letters_format not in ("json", "parquet"):
+        raise PlanError(f"dead_letters_format is {dead_letters_format!r}; use 'json' or 'parquet'")
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
+        raise PlanError(f"max_failed_rows is {rows!r}; it is a number of rows, 0 or more")
+    if ratio is not None and not (isinstance(ratio, (int, float)) and 0 <= ratio <= 1):
+        raise PlanError(f"max_failed_ratio is {ratio!r}; it is a share between 0 and 1, such as 0.01")
 
 
 def _plan(jobs: tuple[Any, ...]) -> Plan:

@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.engine.balance import verdict
@@ -156,6 +157,7 @@ class Execution:
 
     def _open(self, output: Write, units: UnitMap) -> None:
         from headrace.engine.commit.committer import Committer
+        from headrace.engine.commit.failures import Failures
         from headrace.engine.identity import identity_of
 
         committer = Committer(
@@ -164,6 +166,8 @@ class Execution:
             units=units.at(output),
             if_exists=output.if_exists,
             dead_letters=self._dead_letters_of(output),
+            dead_letters_format=self._options.dead_letters_format,
+            failures=Failures(self._options.failure_limit, filtered=partial(self._filtered_behind, output)),
             target_part_bytes=output.target_part_bytes,
             rows_per_part=output.rows_per_part,
         )
@@ -176,6 +180,12 @@ class Execution:
         folder = self._options.dead_letters
         several = sum(isinstance(other, Write) for other in self._plan.outputs) > 1
         return f"{folder.rstrip('/')}/{self._plan.name_of(output)}" if folder and several else folder
+
+    def _filtered_behind(self, output: Write) -> int:
+        """Count the rows that steps in front of an output have filtered out."""
+        names = {self._plan.name_of(node) for node in nodes_behind(self._plan, output)}
+        counts = [item for stage in self._stages for item in stage.step_counts().items()]
+        return sum(count.filtered for name, count in counts if name in names)
 
     def _compare_input(self, output: Write, committer: Committer) -> None:
         """Refuse to go on where the input changed since the output was begun, else record it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.engine.commit.failures import FailureLimit
+
 if TYPE_CHECKING:
+    from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.plan.steps import OnError
 
 CHANNEL_BYTES = 4 * 2**20
@@ -30,14 +33,29 @@ class ExecutionOptions:
     """What happens to rows that fail, for steps that do not say otherwise."""
     dead_letters: str | None = None
     """Folder for dead letters; None puts them under `_dead_letters` in each output folder."""
+    dead_letters_format: LettersFormat = "json"
+    failure_limit: FailureLimit = field(default_factory=FailureLimit)
     cores: int = 1
 
     @classmethod
     def of(
-        cls, *, on_error: OnError = "fail", dead_letters: str | None = None, num_cpus: int | None = None
+        cls,
+        *,
+        on_error: OnError = "fail",
+        dead_letters: str | None = None,
+        dead_letters_format: LettersFormat = "json",
+        max_failed_rows: int | None = None,
+        max_failed_ratio: float | None = None,
+        num_cpus: int | None = None,
     ) -> ExecutionOptions:
         """Make options, counting the cores that this process may use when none are named."""
-        return cls(on_error=on_error, dead_letters=dead_letters, cores=num_cpus or available_cores())
+        return cls(
+            on_error=on_error,
+            dead_letters=dead_letters,
+            dead_letters_format=dead_letters_format,
+            failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
+            cores=num_cpus or available_cores(),
+        )
 
 
 def available_cores() -> int:

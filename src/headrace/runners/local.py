@@ -17,6 +17,7 @@ from headrace.runners.result import RunResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
     from headrace.metrics.statistics import RunStatistics
     from headrace.plan.graph import Plan
@@ -29,6 +30,9 @@ def run(
     *,
     on_error: OnError = "fail",
     dead_letters: str | None = None,
+    dead_letters_format: LettersFormat = "json",
+    max_failed_rows: int | None = None,
+    max_failed_ratio: float | None = None,
     num_cpus: int | None = None,
     progress: str | bool = False,
 ) -> RunResult:
@@ -41,7 +45,14 @@ def run(
         RunInterrupted: Ctrl-C or SIGTERM.
         HeadraceError: the run failed.
     """
-    options = ExecutionOptions.of(on_error=on_error, dead_letters=dead_letters, num_cpus=num_cpus)
+    options = ExecutionOptions.of(
+        on_error=on_error,
+        dead_letters=dead_letters,
+        dead_letters_format=dead_letters_format,
+        max_failed_rows=max_failed_rows,
+        max_failed_ratio=max_failed_ratio,
+        num_cpus=num_cpus,
+    )
     execution = _checked(plan, options)
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress
     try:

@@ -338,13 +338,16 @@ Sink: TypeAlias = Annotated[CsvSink | JsonSink | ParquetSink, Field(discriminato
 class DeadLetters(SpecModel):
     """Where failed rows go."""
 
-    path: str = Field(min_length=1, description="folder")
+    path: Annotated[str, Field(min_length=1, description="folder")] | None = None
+    format: Literal["json", "parquet"] | None = None
 
 
 class Run(SpecModel):
     """How the whole is run."""
 
     on_error: OnError | None = None
+    max_failed_rows: Annotated[int, Field(ge=0)] | None = None
+    max_failed_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     num_cpus: Positive | None = None
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
+from headrace.engine.commit.failures import FailureLimit, Failures
 from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance, FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS, Home
@@ -35,6 +36,7 @@ from headrace.sinks.columns import mixed, widened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.journal import SplitRecord
     from headrace.records.block import Block, Unit
@@ -64,6 +66,8 @@ class Committer:
         units: Sequence[Unit],
         if_exists: Literal["resume", "overwrite", "fail"] = "resume",
         dead_letters: str | None = None,
+        dead_letters_format: LettersFormat = "json",
+        failures: Failures | None = None,
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
@@ -79,7 +83,8 @@ class Committer:
         folder = sink.folder
         if dead_letters is None and folder is not None:
             dead_letters = f"{folder.rstrip('/')}/{DEAD_LETTERS}"
-        self._dead_letters = dead_letters
+        self._dead_letters, self._letters_format = dead_letters, dead_letters_format
+        self._failures = failures or Failures(FailureLimit())
 
         self._mutex = threading.RLock()
         self._wake_flusher = threading.Condition(self._mutex)
@@ -108,7 +113,13 @@ class Committer:
         self._home.claim()
         try:
             opened = open_output(
-                self._sink, self._home, self._identity, self._units, self._if_exists, self._dead_letters
+                self._sink,
+                self._home,
+                self._identity,
+                self._units,
+                self._if_exists,
+                self._dead_letters,
+                letters_format=self._letters_format,
             )
         except BaseException:
             self._home.release()
@@ -131,6 +142,7 @@ class Committer:
         self._opened = self._was_opened = True
         try:
             with self._mutex:
+                self._begin_counting()
                 for piece in opened.recovered:
                     self._arrange(piece)
         except BaseException:
@@ -155,6 +167,7 @@ class Committer:
 
         Raises:
             BalanceError: its range has been delivered before.
+            TooManyFailuresError: more rows have failed than the limit allows.
             SinkError: the output cannot be written, or the types of its columns do not go with the earlier rows'.
         """
         if block.failures and self._dead_letters is None:
@@ -167,6 +180,8 @@ class Committer:
             try:
                 piece = Piece.of(block, now=self._clock())
                 self._arrange(piece)
+                self._failures.add(block.failures, rows=block.num_rows, nulled=block.errors)
+                self._failures.check()
                 self._holdings.make_room()
                 if self._may_save_at_once(piece):
                     self._holdings.save()
@@ -200,6 +215,7 @@ class Committer:
                     f"{self._sink.name}: the run ended without {self._arrivals.missing()};"
                     " this is a bug in Headrace, please report it"
                 )
+            self._failures.check(at_end=True)
             self._close_part()
             self._changed.wait_for(lambda: self._error or not self._closed)
             self._check()
@@ -273,6 +289,12 @@ class Committer:
             dead_letters_before=before.dead_letters,
             dead_letters_folder=self._dead_letters,
         )
+
+    def _begin_counting(self) -> None:
+        before = self._before
+        self._failures.begin(failed=before.dead_letters + before.with_error, rows=before.rows + before.dead_letters)
+        if not self._done.everything:
+            self._failures.check()
 
     # --- order: under the mutex ---------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-"""Dead letters: failed rows as JSON Lines files, committed together with the range they come from."""
+"""Dead letters: failed rows as files, committed together with the range they come from."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from headrace.sinks import folder
 from headrace.sinks.disk import cannot_write
@@ -14,18 +14,29 @@ if TYPE_CHECKING:
 
     from headrace.records.failure import RowFailure
 
+LettersFormat: TypeAlias = Literal["json", "parquet"]
+SUFFIX: Mapping[LettersFormat, str] = {"json": "jsonl", "parquet": "parquet"}
+
 
 class DeadLetters:
-    """Writes `failures-00000.jsonl`, … into a folder (a path or a URL).
+    """Writes `failures-00000.jsonl` (or `.parquet`), … into a folder (a path or a URL).
 
-    A line holds stage, error_type, message, traceback, attempt, file, position (row in the file, from 0), row (as it
-    entered the stage) and model_id.
+    A letter holds stage, error_type, message, traceback, attempt, file, position (row in the file, from 0), row (as it
+    entered the stage; as JSON text in Parquet) and model_id.
     """
 
-    def __init__(self, path: str, staging: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        staging: str,
+        *,
+        format: LettersFormat = "json",
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = path
         self._storage_options = storage_options
         self._staging = staging
+        self._format = format
 
     def prepare(self, number: int, failures: Iterable[RowFailure]) -> str:
         """Write a file out of sight and return its receipt.
@@ -33,14 +44,17 @@ class DeadLetters:
         Raises:
             SinkError: the disk refuses.
         """
-        name = f"failures-{number:05d}.jsonl"
+        name = f"failures-{number:05d}.{SUFFIX[self._format]}"
         hidden = folder.hidden_path(self._staging, name)
         local = folder.local_path(self.path)
         try:
             if local is not None:
                 os.makedirs(local, exist_ok=True)
-            with open(hidden, "w", encoding="utf-8") as file:
-                file.writelines(line(failure) for failure in failures)
+            if self._format == "parquet":
+                _write_parquet(hidden, failures)
+            else:
+                with open(hidden, "w", encoding="utf-8") as file:
+                    file.writelines(line(failure) for failure in failures)
         except OSError as error:
             folder.remove_quietly(hidden)
             raise cannot_write(os.path.join(self.path, name), error) from error
@@ -58,7 +72,12 @@ def line(failure: RowFailure) -> str:
     >>> line(RowFailure(stage="map_1", ordinal=3, row='{"id": 3}', error_type="ValueError", message="bad"))[:60]
     '{"stage": "map_1", "error_type": "ValueError", "message": "b'
     """
-    value = {
+    value = _letter(failure)
+    return json.dumps({**value, "row": _row(failure.row)}, ensure_ascii=True) + "\n"
+
+
+def _letter(failure: RowFailure) -> dict[str, Any]:
+    return {
         "stage": failure.stage,
         "error_type": failure.error_type,
         "message": failure.message,
@@ -66,10 +85,24 @@ def line(failure: RowFailure) -> str:
         "attempt": failure.attempt,
         "file": failure.file,
         "position": failure.position,
-        "row": _row(failure.row),
+        "row": failure.row,
         "model_id": failure.model_id,
     }
-    return json.dumps(value, ensure_ascii=True) + "\n"
+
+
+def _write_parquet(path: str, failures: Iterable[RowFailure]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = {"attempt": pa.int32(), "position": pa.int64()}
+    letters = [_letter(failure) for failure in failures]
+    columns = {}
+    for name in letters[0]:
+        values = [letter[name] for letter in letters]
+        if name not in numbers:  # text of users' errors may hold what is no Unicode
+            values = [None if v is None else v.encode("utf-8", "backslashreplace").decode() for v in values]
+        columns[name] = pa.array(values, numbers.get(name, pa.string()))
+    pq.write_table(pa.table(columns), path)
 
 
 def _row(text: str) -> object:

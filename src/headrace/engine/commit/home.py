@@ -23,7 +23,7 @@ HIDDEN = ".headrace"
 JOURNAL = "journal.sqlite"
 DEAD_LETTERS = "_dead_letters"
 OUR_PART = re.compile(r"part-\d{5,}\.(csv|jsonl|parquet)")
-OUR_LETTERS = re.compile(r"failures-\d{5,}\.jsonl")
+OUR_LETTERS = re.compile(r"failures-\d{5,}\.(jsonl|parquet)")
 
 
 class Home:

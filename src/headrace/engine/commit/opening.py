@@ -20,6 +20,7 @@ from headrace.sinks.folder import local_path, sync
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Range
     from headrace.engine.commit.home import Home
     from headrace.engine.commit.identity import JobIdentity
@@ -42,7 +43,14 @@ class Opened:
 
 
 def open_output(
-    sink: Sink, home: Home, identity: JobIdentity, units: Sequence[Unit], if_exists: str, dead_letters: str | None
+    sink: Sink,
+    home: Home,
+    identity: JobIdentity,
+    units: Sequence[Unit],
+    if_exists: str,
+    dead_letters: str | None,
+    *,
+    letters_format: LettersFormat = "json",
 ) -> Opened:
     """Make an output ready: begun afresh, or mended and gone on with.
 
@@ -52,7 +60,9 @@ def open_output(
     journal = _journal(home, identity, units, if_exists, dead_letters)
     try:
         where = dead_letters or journal.dead_letters
-        letters = DeadLetters(where, home.staging, storage_options=home.storage_options) if where else None
+        letters = None
+        if where:
+            letters = DeadLetters(where, home.staging, format=letters_format, storage_options=home.storage_options)
         _publish_again(sink, journal, letters)
         crash_point("open.published")
         _check_parts(home, journal)

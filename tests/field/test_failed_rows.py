@@ -1,0 +1,93 @@
+"""Limits on failed rows, and dead letters as files of either kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from headrace.errors import PlanError, TooManyFailuresError
+from tests.field.running import headrace, rows_in, safe_rows, write_script
+
+PICKY = """
+    def picky(row):
+        if row["id"] % 10 == 3:
+            raise ValueError("no threes")
+        return row
+"""
+
+
+def picky(row: dict[str, Any]) -> dict[str, Any]:
+    if row["id"] % 10 == 3:
+        raise ValueError("no threes")
+    return row
+
+
+def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one() -> None:
+    job = hr.range(3_000).map(picky).write_json("out", rows_per_part=100)
+    with pytest.raises(TooManyFailuresError, match=r"max_failed_rows=5 allows: .* × ValueError in step .*no threes"):
+        job.run(on_error="dead_letter", max_failed_rows=5)
+    stayed = safe_rows()
+    assert stayed > 0
+    with pytest.raises(TooManyFailuresError, match="max_failed_ratio=0.05"):
+        job.run(on_error="dead_letter", max_failed_ratio=0.05)
+    job.run(on_error="dead_letter", max_failed_rows=300, max_failed_ratio=0.1)
+    assert [row["id"] for row in rows_in()] == [i for i in range(3_000) if i % 10 != 3]
+    assert [json.loads(json.dumps(letter["row"])) for letter in rows_in("out/_dead_letters")] == [
+        {"id": i} for i in range(3, 3_000, 10)
+    ]
+
+
+def test_a_ratio_counts_at_the_end_of_a_small_run_too() -> None:
+    job = hr.range(40).map(picky).write_json("out")
+    with pytest.raises(TooManyFailuresError, match="4 of 40 rows failed, more than max_failed_ratio=0.05"):
+        job.run(on_error="dead_letter", max_failed_ratio=0.05)
+    assert job.run(on_error="dead_letter", max_failed_ratio=0.1).report().dead_letters == 4
+
+
+def test_filtered_rows_are_rows_that_did_not_fail() -> None:
+    job = hr.range(1_000).map(picky).filter(lambda row: row["id"] % 10 == 1).write_json("out")
+    assert job.run(on_error="dead_letter", max_failed_ratio=0.1).failed == 100
+
+
+def test_rows_written_with_nulls_count_as_failed() -> None:
+    job = hr.range(100).add_column("double", lambda row: picky(row)["id"] * 2).write_json("out")
+    with pytest.raises(TooManyFailuresError, match="10 of 100 rows failed.*10 written with nulls"):
+        job.run(on_error="null", max_failed_rows=9)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_failed_rows": -1}, {"max_failed_ratio": 7}, {"max_failed_ratio": "1%"}, {"dead_letters_format": "x"}],
+)
+def test_wrong_limits_are_told_before_anything_runs(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match=next(iter(wrong))):
+        hr.range(3).write_json("out").run(**wrong)
+
+
+def test_dead_letters_may_be_parquet() -> None:
+    hr.range(20).map(picky).write_json("out").run(on_error="dead_letter", dead_letters_format="parquet")
+    letters = pq.read_table("out/_dead_letters").to_pylist()
+    assert [(letter["row"], letter["position"], letter["attempt"]) for letter in letters] == [
+        ('{"id": 3}', 3, 1),
+        ('{"id": 13}', 13, 1),
+    ]
+    assert "in picky" in letters[0]["traceback"]
+
+
+def test_the_command_line_and_pipeline_files_have_the_limits() -> None:
+    write_script(PICKY, "picky.py")
+    Path("in.jsonl").write_text("".join(json.dumps({"id": i}) + "\n" for i in range(50)))
+    Path("pipeline.yaml").write_text(
+        "source: {type: json, path: in.jsonl}\nsteps: [{map: {function: 'picky:picky'}}]\n"
+        "sink: {type: json, path: out}\ndead_letters: {format: parquet}\nrun: {max_failed_rows: 4}\n"
+    )
+    ended = headrace("run", "pipeline.yaml", "-q")
+    assert ended.code == 1
+    assert "more than max_failed_rows=4 allows: 5 × ValueError" in ended.err
+    assert headrace("run", "pipeline.yaml", "--max-failed-rows", "5", "--max-failed-ratio", "0.2", "-q").code == 3
+    assert len(pq.read_table("out/_dead_letters")) == 5
