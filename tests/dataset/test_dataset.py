@@ -218,6 +218,6 @@ def test_wrong_calls_are_told_at_once(call, message) -> None:
 
 
 def test_a_union_larger_than_what_may_wait_in_memory_comes_through(monkeypatch) -> None:
-    monkeypatch.setattr("headrace.engine.wiring.HELD_BYTES", 100_000)
+    monkeypatch.setattr("headrace.engine.budget.HELD_BYTES", 100_000)
     ds = hr.range(1_000_000).union(hr.range(1_000_000), hr.range(1_000_000))
     assert ds.count() == 3_000_000

@@ -112,6 +112,94 @@ def test_the_gate_lets_the_split_pass_that_is_waited_for() -> None:
         gate.wait(6)
 
 
+def test_what_a_finished_keeper_waited_for_does_not_open_the_gate_for_others() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.hold(11, keeper=1, needed_split=3)
+    gate.hold(0, keeper=2, needed_split=9)
+    gate.hold(0, keeper=2, needed_split=None)
+    gate.wait(3)
+    gate.cancel()
+    for split in (4, 9):
+        with pytest.raises(Cancelled):
+            gate.wait(split)
+
+
+def test_a_keeper_far_ahead_lets_its_own_split_pass_and_none_in_between() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.hold(11, keeper=1, needed_split=3)
+    gate.hold(0, keeper=2, needed_split=100)
+    gate.wait(100)
+    gate.cancel()
+    with pytest.raises(Cancelled):
+        gate.wait(50)
+
+
+def test_where_memory_is_short_a_block_goes_only_to_a_consumer_that_waits() -> None:
+    channel = Channel(budget_bytes=1_000_000, producers=1)
+    channel.press(True)
+    taken: list[object] = []
+    put = threading.Event()
+
+    def produce() -> None:
+        channel.put(block())
+        put.set()
+        channel.put(block(2))
+        channel.close()
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    assert channel.fill() == 0.0
+    taken.append(channel.get())
+    assert put.wait(60)
+    taken.append(channel.get())
+    producer.join(60)
+    assert [one.num_rows for one in taken] == [10, 2]
+    assert channel.get() is None
+
+
+def test_memory_that_is_enough_again_lets_blocks_in() -> None:
+    channel = Channel(budget_bytes=1_000_000, producers=1)
+    channel.press(True)
+    producer = threading.Thread(target=channel.put, args=(block(),))
+    producer.start()
+    channel.press(False)
+    producer.join(60)
+    assert channel.fill() > 0
+
+
+def test_where_memory_is_short_the_gate_is_closed_but_for_the_split_that_is_waited_for() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.press(True)
+    gate.wait(7)  # nobody keeps an order
+    gate.hold(0, keeper=1, needed_split=3)
+    assert gate.closed
+    gate.wait(3)
+    gate.cancel()
+    with pytest.raises(Cancelled):
+        gate.wait(7)
+
+
+def test_where_memory_is_short_readers_take_turns() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.press(True)
+    inside, most = 0, 0
+
+    def read() -> None:
+        nonlocal inside, most
+        for _ in range(200):
+            with gate.turn():
+                inside += 1
+                most = max(most, inside)
+                inside -= 1
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert most == 1
+
+
 def test_settling_waits_until_the_consumer_is_done_with_what_was_put() -> None:
     channel = Channel(budget_bytes=1_000_000, producers=1)
     dealt_with = []

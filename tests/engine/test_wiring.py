@@ -1,11 +1,13 @@
 """Wiring: which sink records the failures of which step."""
 
 import headrace as hr
+from headrace.engine.budget import Budget
 from headrace.engine.options import ExecutionOptions
 from headrace.engine.output_stage import WriteStage
 from headrace.engine.state import RunState
 from headrace.engine.wiring import Wiring
 from headrace.plan.graph import Plan
+from headrace.plan.stages import fuse
 
 
 class OpenOutput:
@@ -17,10 +19,13 @@ class OpenOutput:
 def owned(*jobs) -> list[set[str]]:
     """Return the names of the steps that each job's sink records."""
     plan = Plan([job.node for job in jobs])
+    stages = fuse(plan, cores=1)
     wiring = Wiring(
         plan,
         RunState(),
         ExecutionOptions(),
+        stages=stages,
+        budget=Budget.of(2**30, stages=stages),
         splits={id(read): read.source.splits() for read in plan.reads()},
         committers={id(job.node): OpenOutput() for job in jobs},
         on_split=lambda read, index: None,

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.flags import speaking_in_flags
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import prints_aside, reporting, run_jobs, show_plan
+from headrace.cli.running import memory, prints_aside, reporting, run_jobs, show_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,6 +133,7 @@ class Request:
               help="The same as a share of all rows, such as 0.01.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
+@memory
 @reporting
 @debuggable
 def infer(
@@ -143,6 +144,7 @@ def infer(
     max_failed_rows: int | None,
     max_failed_ratio: float | None,
     num_cpus: int | None,
+    memory_limit: str | None,
     explain_only: bool,
     quiet: bool,
     as_json: bool,
@@ -172,6 +174,7 @@ def infer(
             max_failed_rows=max_failed_rows,
             max_failed_ratio=max_failed_ratio,
             num_cpus=num_cpus,
+            memory_limit=memory_limit,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import prints_aside, reporting, run_jobs
+from headrace.cli.running import memory, prints_aside, reporting, run_jobs
 
 EPILOG = """\b
 Paths and modules in the file are relative to the current folder. The shape of the file: headrace schema.
@@ -26,6 +26,7 @@ Examples:
 @click.option("--max-failed-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
               help="The same as a share of all rows, such as 0.01.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
+@memory
 @reporting
 @debuggable
 def run(
@@ -34,6 +35,7 @@ def run(
     max_failed_rows: int | None,
     max_failed_ratio: float | None,
     overwrite: bool,
+    memory_limit: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -57,4 +59,5 @@ def run(
         max_failed_rows=spec.run.max_failed_rows if max_failed_rows is None else max_failed_rows,
         max_failed_ratio=spec.run.max_failed_ratio if max_failed_ratio is None else max_failed_ratio,
         num_cpus=spec.run.num_cpus,
+        memory_limit=memory_limit or spec.run.memory_limit,
     )

@@ -28,6 +28,12 @@ def reporting(command: FunctionT) -> FunctionT:
     return quiet(as_json(command))
 
 
+def memory(command: FunctionT) -> FunctionT:
+    """Add --memory-limit to a command."""
+    limit = "What the run may use with its workers, such as 4GB (60 % of what there is, if not given)."
+    return click.option("--memory-limit", metavar="SIZE", help=limit)(command)
+
+
 @contextmanager
 def prints_aside(as_json: bool) -> Iterator[None]:
     """Send to stderr what users' code prints, in worker processes too, so that stdout holds JSON alone."""

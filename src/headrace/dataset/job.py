@@ -38,6 +38,7 @@ class Job:
         max_failed_rows: int | None = None,
         max_failed_ratio: float | None = None,
         num_cpus: int | None = None,
+        memory_limit: int | str | None = None,
         progress: str | bool = False,
     ) -> RunResult:
         """Run the job to its end; see `headrace.run`."""
@@ -50,6 +51,7 @@ class Job:
             max_failed_rows=max_failed_rows,
             max_failed_ratio=max_failed_ratio,
             num_cpus=num_cpus,
+            memory_limit=memory_limit,
             progress=progress,
         )
 
@@ -70,6 +72,7 @@ def run(
     max_failed_rows: int | None = None,
     max_failed_ratio: float | None = None,
     num_cpus: int | None = None,
+    memory_limit: int | str | None = None,
     progress: str | bool = False,
 ) -> RunResult:
     """Run one or more jobs as one plan: what they share is read and computed once.
@@ -86,6 +89,8 @@ def run(
         max_failed_ratio: the same as a share of the rows written, failed and filtered (0.01 is one in a hundred); it
             counts from the 1,000th row on, and at the end.
         num_cpus: cores to use; by default those that the process may use.
+        memory_limit: bytes, or text such as "1GB", for this process and its workers; by default 60 % of what the
+            machine or its container has. Models and your own functions count, but cannot be held to it.
         progress: True or "auto" shows progress (live on a terminal, plain lines elsewhere), also "rich" and "plain".
 
     Raises:
@@ -109,6 +114,7 @@ def run(
         max_failed_rows=max_failed_rows,
         max_failed_ratio=max_failed_ratio,
         num_cpus=num_cpus,
+        memory_limit=memory_limit,
         progress=progress,
     )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.records.block import Block
 
 
@@ -28,6 +31,7 @@ class Channel:
         self._cancelled = False
         self.discarding = False
         """Set when the consumer has had enough: what is put is dropped from then on."""
+        self._pressed = False
         self._waiting = 0
         """Consumers that wait for a block, and so are done with those they took."""
         self._changed = threading.Condition()
@@ -40,7 +44,7 @@ class Channel:
         """
         size = block.nbytes
         with self._changed:
-            while self._blocks and self._held + size > self.budget_bytes and not self._cancelled:
+            while not (self._has_room(size) or self._cancelled or self.discarding):
                 self._changed.wait()
             if self._cancelled:
                 raise Cancelled
@@ -48,6 +52,17 @@ class Channel:
                 return
             self._blocks.append(block)
             self._held += size
+            self._changed.notify_all()
+
+    def _has_room(self, size: int) -> bool:
+        if self._pressed:
+            return not self._blocks and self._waiting > 0
+        return not self._blocks or self._held + size <= self.budget_bytes
+
+    def press(self, pressed: bool) -> None:
+        """Let in one block at a time, and only while a consumer waits for it, as long as memory is short."""
+        with self._changed:
+            self._pressed = pressed
             self._changed.notify_all()
 
     def get(self, timeout_secs: float | None = None) -> Block | None:
@@ -123,20 +138,43 @@ class Gate:
         self._budget = budget_bytes
         self._held = 0
         self._needed: dict[int, int] = {}
+        self._pressed = False
+        self._turn = threading.Lock()
         self._cancelled = False
         self._changed = threading.Condition()
 
-    def hold(self, delta_bytes: int, *, keeper: int, needed_split: int) -> None:
-        """Count bytes that a keeper of order holds more (or, when negative, less), and the split that it waits for."""
+    def hold(self, delta_bytes: int, *, keeper: int, needed_split: int | None) -> None:
+        """Count bytes that a keeper of order holds more (or, when negative, less), and the split that it waits for.
+
+        A keeper that waits for none any more (None) has no say in which splits may be begun.
+        """
         with self._changed:
             self._held += delta_bytes
-            self._needed[keeper] = needed_split
+            if needed_split is None:
+                self._needed.pop(keeper, None)
+            else:
+                self._needed[keeper] = needed_split
             self._changed.notify_all()
+
+    def press(self, pressed: bool) -> None:
+        """Close as long as memory is short, and let readers make their blocks one after another."""
+        with self._changed:
+            self._pressed = pressed
+            self._changed.notify_all()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Make a block and send it on: one reader at a time where memory is short."""
+        if not self._pressed:
+            yield
+            return
+        with self._turn:
+            yield
 
     @property
     def closed(self) -> bool:
         """Whether readers are being kept from new splits."""
-        return self._held > self._budget
+        return self._pressed or self._held > self._budget
 
     def wait(self, split: int) -> None:
         """Wait until a split may be begun; one that somebody waits for may always be, or the run would stand still.
@@ -145,9 +183,13 @@ class Gate:
             Cancelled: the run is being stopped.
         """
         with self._changed:
-            self._changed.wait_for(lambda: not self.closed or self._cancelled or split <= max(self._needed.values()))
+            self._changed.wait_for(lambda: not self.closed or self._cancelled or self._begins(split))
             if self._cancelled:
                 raise Cancelled
+
+    def _begins(self, split: int) -> bool:
+        # Where nobody keeps an order there is nothing to wait for: what readers send on is admitted block by block.
+        return not self._needed or split in self._needed.values()
 
     def cancel(self) -> None:
         """Wake everybody up with `Cancelled`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from contextlib import suppress
@@ -10,8 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.engine.balance import verdict
+from headrace.engine.budget import Budget
 from headrace.engine.channel import Cancelled
 from headrace.engine.inputs import changes, refuse
+from headrace.engine.memory import MemoryWatch
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.state import RunState
@@ -20,9 +21,10 @@ from headrace.errors import BalanceError, HeadraceError, RunError
 from headrace.metrics.statistics import RunStatistics
 from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.nodes import Read, Write
+from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
@@ -57,7 +59,9 @@ class Execution:
         self._switch_secs = sys.getswitchinterval()
         self._began = time.perf_counter()
         self._ended: float | None = None
-        self._memory = _PeakMemory()
+        self._fused = fuse(plan, cores=options.cores)
+        self._budget = Budget.of(options.memory_limit_bytes, stages=self._fused)
+        self._memory = MemoryWatch(options.memory_limit_bytes)
         self._closed = False
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -86,13 +90,16 @@ class Execution:
             self._plan,
             self._state,
             self._options,
+            stages=self._fused,
+            budget=self._budget,
             splits=self._splits,
             committers=self._committers,
             on_split=self._note_split,
             collected=self._collected,
         )
         self._stages = stages = wiring.build()
-        self._memory.watch(lambda: [pid for stage in stages for pid in stage.worker_pids()])
+        workers = lambda: [pid for stage in stages for pid in stage.worker_pids()]  # noqa: E731 - a name for it
+        self._memory.start(workers, wiring.listeners())
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECS))
         try:
             for stage in stages:
@@ -107,7 +114,6 @@ class Execution:
             HeadraceError: the run failed.
         """
         while not self._state.wait(POLL_SECS):
-            self._memory.look()
             if self._state.stopping.is_set():
                 self._state.join()
                 break
@@ -143,11 +149,12 @@ class Execution:
 
     def statistics(self) -> RunStatistics:
         """Return a snapshot."""
-        self._memory.look()
         return RunStatistics(
             elapsed_secs=(self._ended or time.perf_counter()) - self._began,
             done=self._ended is not None,
             peak_memory_bytes=self._memory.peak_bytes,
+            memory_limit_bytes=self._options.memory_limit_bytes,
+            memory_pressure_secs=self._memory.pressed_secs,
             sources=tuple(stage.source_statistics() for stage in self._stages if isinstance(stage, ReadStage)),
             stages=tuple(stage.statistics() for stage in self._stages if stage.stage.kind != "output"),
             sinks=tuple(committer.statistics() for committer in self._committers.values()),
@@ -170,6 +177,8 @@ class Execution:
             failures=Failures(self._options.failure_limit, filtered=partial(self._filtered_behind, output)),
             target_part_bytes=output.target_part_bytes,
             rows_per_part=output.rows_per_part,
+            memory_budget_bytes=self._budget.committer_bytes,
+            backlog_bytes=self._budget.backlog_bytes,
         )
         committer.open()
         self._committers[id(output)] = committer
@@ -238,7 +247,7 @@ class Execution:
         if self._ended is None:
             sys.setswitchinterval(self._switch_secs)
             self._ended = time.perf_counter()
-            self._memory.look()
+            self._memory.stop()
 
     def _abort(self) -> None:
         for committer in self._committers.values():
@@ -255,36 +264,6 @@ class Execution:
         raise RunError(
             f"the run failed inside Headrace ({type(error).__name__}: {error}); this is a bug, please report it"
         ) from error
-
-
-class _PeakMemory:
-    """The largest resident memory of this process (the system's own count) and of its workers (sampled)."""
-
-    def __init__(self) -> None:
-        self._workers_bytes = 0
-        self._workers_of: Callable[[], list[int]] = list
-
-    def watch(self, workers: Callable[[], list[int]]) -> None:
-        """Tell how to find the process ids of workers."""
-        self._workers_of = workers
-
-    @property
-    def peak_bytes(self) -> int:
-        """The peak so far."""
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit + self._workers_bytes
-
-    def look(self) -> None:
-        """Look at the workers' memory now."""
-        pids = self._workers_of()
-        if pids:
-            import psutil
-
-            total = 0
-            for pid in pids:
-                with suppress(psutil.Error):
-                    total += psutil.Process(pid).memory_info().rss
-            self._workers_bytes = max(self._workers_bytes, total)
 
 
 def _shuffled(splits: list[Split], seed: int) -> list[Split]:

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
-from headrace.engine.options import MODEL_INBOX_BYTES
 from headrace.engine.predict import batch_of
 from headrace.engine.stage_run import StageRun, pids_of
 from headrace.engine.task import StepCounts
@@ -66,12 +65,15 @@ class ModelStage(StageRun):
         name: str,
         on_error: str,
         gate: Gate,
+        inbox_bytes: int,
         shared_task: PredictTask,
         make_process: Callable[[str], ProcessReplica] | None,
         make_steps: Callable[[], Task],
     ) -> None:
         super().__init__(stage, state, outlet, inbox)
         self._node, self._name, self._on_error, self._gate = node, name, on_error, gate
+        self._inbox_bytes = inbox_bytes
+        """The inbox's budget once the model is there."""
         self._batcher = Batcher(node.spec.limits)
         self._admission = threading.Lock()
         self._observed: deque[tuple[int, float]] = deque()
@@ -201,7 +203,7 @@ class ModelStage(StageRun):
 
     def _read_ahead_no_more(self) -> None:
         assert self.inbox is not None
-        self.inbox.budget_bytes = MODEL_INBOX_BYTES
+        self.inbox.budget_bytes = self._inbox_bytes
 
     def _release(self, task: Task | None) -> None:
         with self._lock:

@@ -7,22 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.engine.commit.failures import FailureLimit
+from headrace.engine.budget import UNLIMITED
+from headrace.engine.container import available_memory
+from headrace.errors import PlanError
+from headrace.metrics.quantities import nbytes_of
 
 if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.plan.steps import OnError
 
-CHANNEL_BYTES = 4 * 2**20
-"""Byte budget of a channel: a block or two of the usual size, so that memory does not grow with the input."""
-
-MODEL_INBOX_BYTES = 32 * 2**20
-"""Byte budget in front of a model, whose batches may want many blocks."""
-
-LOADING_INBOX_BYTES = 128 * 2**20
-"""The same while the model loads: reading goes on meanwhile, on the cores that loading leaves alone."""
-
-HELD_BYTES = 256 * 2**20
-"""Bytes that may wait in memory for their turn before reading pauses."""
+MEMORY_SHARE = 0.6
+"""What a run may take of the memory that is there, if nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +31,8 @@ class ExecutionOptions:
     dead_letters_format: LettersFormat = "json"
     failure_limit: FailureLimit = field(default_factory=FailureLimit)
     cores: int = 1
+    memory_limit_bytes: int = UNLIMITED
+    """For this process and its workers together."""
 
     @classmethod
     def of(
@@ -47,15 +44,30 @@ class ExecutionOptions:
         max_failed_rows: int | None = None,
         max_failed_ratio: float | None = None,
         num_cpus: int | None = None,
+        memory_limit: int | str | None = None,
     ) -> ExecutionOptions:
-        """Make options, counting the cores that this process may use when none are named."""
+        """Make options, counting the cores and the memory that this process may use where none are named.
+
+        Raises:
+            PlanError: `memory_limit` is no number of bytes.
+        """
         return cls(
             on_error=on_error,
             dead_letters=dead_letters,
             dead_letters_format=dead_letters_format,
             failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
             cores=num_cpus or available_cores(),
+            memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),
         )
+
+
+def _bytes(name: str, given: int | str | None) -> int | None:
+    if given is None:
+        return None
+    try:
+        return nbytes_of(given)
+    except ValueError as error:
+        raise PlanError(f"{name}: {error}") from error
 
 
 def available_cores() -> int:

@@ -30,9 +30,9 @@ class Reorder:
         self.held_bytes = 0
 
     @property
-    def needed_split(self) -> int:
-        """The split whose rows are waited for; beyond all splits at the end."""
-        return self._units[self._at].split if not self.complete else 2**62
+    def needed_split(self) -> int | None:
+        """The split whose rows are waited for; None at the end."""
+        return self._units[self._at].split if not self.complete else None
 
     @property
     def complete(self) -> bool:

@@ -69,7 +69,7 @@ class OrderedStage(StageRun):
         """Drop what comes, and what waits for it: readers must not wait for room that it takes up."""
         assert self.inbox is not None
         self.inbox.discard()
-        self._gate.hold(-reorder.held_bytes, keeper=id(reorder), needed_split=reorder.needed_split)
+        self._gate.hold(-reorder.held_bytes, keeper=id(reorder), needed_split=None)
         reorder.clear()
 
     @property

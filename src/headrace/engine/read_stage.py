@@ -68,13 +68,23 @@ class ReadStage(StageRun):
             task.open()
             self._leave_a_core(number, clock)
             while not self.outlet.unwanted and (index := self._take_split(clock)) is not None:
-                for block in self._read(index):
-                    for piece in task.process(block):
-                        self.emit(piece, clock)
+                blocks = self._read(index)
+                while self._pass_one(blocks, task, clock):
+                    pass
                 self._count("read", 1)
                 self._count("bytes", self._splits[index].size_bytes)
         finally:
             task.close()
+
+    def _pass_one(self, blocks: Iterator[Block], task: Task, clock: StageClock) -> bool:
+        """Make the next block of a split and send it on; say whether there was one."""
+        with self._gate.turn():
+            block = next(blocks, None)
+            if block is None:
+                return False
+            for piece in task.process(block):
+                self.emit(piece, clock)
+        return True
 
     def _leave_a_core(self, number: int, clock: StageClock) -> None:
         """Let the last of several replicas wait while a model loads: the run can end no sooner than that is done."""

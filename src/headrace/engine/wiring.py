@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.channel import Channel, Gate
 from headrace.engine.model_stage import ModelStage
-from headrace.engine.options import CHANNEL_BYTES, HELD_BYTES, LOADING_INBOX_BYTES
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
@@ -20,11 +20,11 @@ from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.lanes import first_lanes
 from headrace.plan.nodes import Collect, Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
 from headrace.plan.schemas import known_schema
-from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.engine.budget import Budget
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
     from headrace.engine.options import ExecutionOptions
@@ -49,6 +49,8 @@ class Wiring:
         state: RunState,
         options: ExecutionOptions,
         *,
+        stages: Sequence[Stage],
+        budget: Budget,
         splits: Mapping[int, Sequence[Split]],
         committers: Mapping[int, Committer],
         on_split: Callable[[Read, int], None],
@@ -59,9 +61,10 @@ class Wiring:
         self._collected = collected
         """What the caller has had before, where rows are collected."""
         self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
-        self._gate = Gate(budget_bytes=HELD_BYTES)
+        self._budget = budget
+        self._gate = Gate(budget_bytes=budget.held_bytes)
         state.on_stop(self._gate.cancel)
-        self._fused = fuse(plan, cores=options.cores)
+        self._fused = [_within(budget, stage) for stage in stages]
         self._inboxes: dict[int, Channel] = {}
         self._runs: dict[int, StageRun] = {}
         """By the node at a stage's head."""
@@ -76,14 +79,19 @@ class Wiring:
                     producers[id(target)] = producers.get(id(target), 0) + 1
         for stage in self._fused:
             if stage.kind not in ("read", "union"):
-                budget = LOADING_INBOX_BYTES if stage.kind == "model" else CHANNEL_BYTES
-                channel = Channel(budget_bytes=budget, producers=producers.get(id(stage.head), 0))
+                budget = self._budget
+                nbytes = budget.loading_inbox_bytes if stage.kind == "model" else budget.channel_bytes
+                channel = Channel(budget_bytes=nbytes, producers=producers.get(id(stage.head), 0))
                 self._state.on_stop(channel.cancel)
                 self._inboxes[id(stage.head)] = channel
         for stage in self._fused:
             if stage.kind != "union":
                 self._runs[id(stage.head)] = self._run(stage, edges.get(id(stage), []))
         return tuple(self._runs.values())
+
+    def listeners(self) -> list[Callable[[bool], None]]:
+        """Return who has to know when memory is short, and when it no longer is."""
+        return [self._gate.press, *(channel.press for channel in self._inboxes.values())]
 
     # -- edges -----------------------------------------------------------------------------------------------------
 
@@ -203,6 +211,7 @@ class Wiring:
             name=name,
             on_error=on_error,
             gate=self._gate,
+            inbox_bytes=self._budget.model_inbox_bytes,
             shared_task=make(pause=self._state.pause),
             make_process=self._in_process(make, share=stage.replicas) if stage.isolation == "process" else None,
             make_steps=self._steps(stage),
@@ -291,3 +300,10 @@ class Wiring:
                 f"step {name!r} cannot read {place} ({failure.message}); "
                 "pass on_error='dead_letter' to set such rows aside and go on"
             )
+
+
+def _within(budget: Budget, stage: Stage) -> Stage:
+    """Take replicas away where memory does not suffice for all of them."""
+    if stage.kind == "read":
+        return replace(stage, replicas=min(stage.replicas, budget.readers))
+    return replace(stage, max_process_replicas=min(stage.max_process_replicas, budget.workers))

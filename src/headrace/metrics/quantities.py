@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def amount(nbytes: float) -> str:
     """Write a number of bytes as people read it.
@@ -48,3 +50,22 @@ def percent(share: float) -> str:
     '97 %'
     """
     return f"{100 * share:.0f} %"
+
+
+def nbytes_of(text: str | int) -> int:
+    """Read a number of bytes as people write it; kB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024.
+
+    >>> nbytes_of("1GB"), nbytes_of("1.5 GiB"), nbytes_of("512m"), nbytes_of(4096)
+    (1000000000, 1610612736, 512000000, 4096)
+
+    Raises:
+        ValueError: it is no number of bytes, or not above 0.
+    """
+    found = re.fullmatch(r"\s*([\d.]+)\s*([kmgt]?)(i?)b?\s*", str(text), re.IGNORECASE)
+    try:
+        number = float(found[1]) if found else 0.0
+    except ValueError:
+        number = 0.0
+    if not found or number <= 0:
+        raise ValueError(f"{text!r} is no number of bytes; write it like '512MB', '1.5GB' or '2GiB'")
+    return int(number * (1024 if found[3] else 1000) ** " kmgt".index(found[2].lower() or " "))

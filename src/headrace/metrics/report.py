@@ -99,6 +99,11 @@ class Report:
         state = "finished in" if run.done else "running for"
         total = f"{state} {duration(run.elapsed_secs)}, {self.rows_per_sec:,.0f} rows/s, "
         total += f"peak memory {amount(run.peak_memory_bytes)}"
+        if run.memory_pressure_secs:
+            total += (
+                f" of {amount(run.memory_limit_bytes)}; reading was held back for {duration(run.memory_pressure_secs)}"
+            )
+            total += " because memory was short"
         return "\n".join([*_aligned(table), *notes, "", str(self.balance()), total, self.bottleneck])
 
 

@@ -146,6 +146,10 @@ class RunStatistics:
     elapsed_secs: float = 0.0
     done: bool = False
     peak_memory_bytes: int = 0
+    """Of this process and its workers together."""
+    memory_limit_bytes: int = 0
+    memory_pressure_secs: float = 0.0
+    """How long the run took in less because memory was near its limit."""
     sources: tuple[SourceStatistics, ...] = ()
     stages: tuple[StageStatistics, ...] = ()
     sinks: tuple[SinkStatistics, ...] = ()

@@ -34,6 +34,7 @@ def run(
     max_failed_rows: int | None = None,
     max_failed_ratio: float | None = None,
     num_cpus: int | None = None,
+    memory_limit: int | str | None = None,
     progress: str | bool = False,
 ) -> RunResult:
     """Run a plan to its end.
@@ -52,6 +53,7 @@ def run(
         max_failed_rows=max_failed_rows,
         max_failed_ratio=max_failed_ratio,
         num_cpus=num_cpus,
+        memory_limit=memory_limit,
     )
     execution = _checked(plan, options)
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress

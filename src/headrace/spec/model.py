@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from headrace.errors import HeadraceError
+from headrace.metrics.quantities import nbytes_of
 
 
 class SpecModel(BaseModel):
@@ -51,6 +52,11 @@ def _check_handler(reference: str) -> str:
     return _told(check_handler_name, reference)
 
 
+def _check_bytes(amount: str | int) -> str | int:
+    nbytes_of(amount)
+    return amount
+
+
 def _told(check: Any, reference: str) -> str:
     """Turn our own errors into those that pydantic collects."""
     try:
@@ -74,6 +80,9 @@ Functions: TypeAlias = Annotated[
 Handler: TypeAlias = Annotated[str, AfterValidator(_check_handler)]
 OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
+Bytes: TypeAlias = Annotated[
+    str | Positive, AfterValidator(_check_bytes), Field(description="bytes, or text such as 4GB")
+]
 
 
 class FileSource(SpecModel):
@@ -349,6 +358,7 @@ class Run(SpecModel):
     max_failed_rows: Annotated[int, Field(ge=0)] | None = None
     max_failed_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     num_cpus: Positive | None = None
+    memory_limit: Bytes | None = None
 
 
 class PipelineSpec(SpecModel):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from headrace.engine.budget import BACKLOG_BYTES, COMMITTER_BYTES
 from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
@@ -43,10 +44,7 @@ if TYPE_CHECKING:
     from headrace.sinks.sink import Sink
 
 TICK_SECS = 0.05
-MEMORY_BUDGET_BYTES = 96 * 2**20
 MAX_PARTS_BEING_ENCODED = 2
-BACKLOG_BYTES = 12 * 2**20
-"""Bytes that may wait for being encoded before `put` makes its caller wait."""
 
 
 class Committer:
@@ -70,7 +68,8 @@ class Committer:
         failures: Failures | None = None,
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
-        memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
+        memory_budget_bytes: int = COMMITTER_BYTES,
+        backlog_bytes: int = BACKLOG_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sink = sink
@@ -79,6 +78,7 @@ class Committer:
         self._if_exists = if_exists
         self._size = PartSize.of(target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
         self._budget_bytes = memory_budget_bytes
+        self._most_backlog_bytes = backlog_bytes
         self._clock = clock
         folder = sink.folder
         if dead_letters is None and folder is not None:
@@ -190,7 +190,7 @@ class Committer:
                 raise
             if self._flusher_idle:
                 self._wake_flusher.notify()
-            self._changed.wait_for(lambda: self._error or self._backlog_bytes() <= BACKLOG_BYTES)
+            self._changed.wait_for(lambda: self._error or self._backlog_bytes() <= self._most_backlog_bytes)
             self._check()
 
     def finish(self, *, schema: pa.Schema | None = None, hopeless: bool = False) -> None:

@@ -1,0 +1,124 @@
+"""Watching the memory of this process and its workers: near the limit the run takes in less, instead of growing."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TICK_SECS = 0.05
+"""At a gigabyte a second memory grows by a twentieth of one between two looks."""
+PRESSED_SHARE = 0.8
+RELIEVED_SHARE = 0.7
+TRIM_SECS = 1.0
+"""How often freed memory is given back to the system while it is short."""
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class MemoryWatch:
+    """Looks at the memory in use now and then, and tells everybody who asked when it gets short or is enough again."""
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        *,
+        used: Callable[[list[int]], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`used(pids)` measures this process with its workers."""
+        self._limit_bytes = limit_bytes
+        self._used = used or memory_of_tree
+        self._clock = clock
+        self._workers: Callable[[], list[int]] = list
+        self._listeners: list[Callable[[bool], None]] = []
+        self._pressed_at: float | None = None
+        self._pressed_secs = 0.0
+        self._trimmed_at = -TRIM_SECS
+        self._peak_bytes = 0
+        self._ended = threading.Event()
+
+    def start(self, workers: Callable[[], list[int]], listeners: list[Callable[[bool], None]]) -> None:
+        """Begin to look, in a thread of its own; `workers` finds the process ids of workers."""
+        self._workers, self._listeners = workers, listeners
+        threading.Thread(target=self._run, name="headrace-memory", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look once more, and end; whoever waits for memory waits no longer."""
+        self._ended.set()
+        self.look()
+        self._press(False)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that was in use; of this process alone it is the system's own count, which misses nothing."""
+        unit = 1 if sys.platform == "darwin" else 1024
+        return max(self._peak_bytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+
+    @property
+    def pressed_secs(self) -> float:
+        """How long memory was short."""
+        since = self._pressed_at
+        return self._pressed_secs + (self._clock() - since if since is not None else 0.0)
+
+    def look(self) -> None:
+        """Measure, and decide."""
+        pids = self._workers()
+        used = self._used(pids)
+        if used > self._limit_bytes * RELIEVED_SHARE and self._clock() - self._trimmed_at >= TRIM_SECS:
+            self._trimmed_at = self._clock()
+            give_back()
+            used = self._used(pids)
+        self._peak_bytes = max(self._peak_bytes, used)
+        if used > self._limit_bytes * PRESSED_SHARE:
+            self._press(True)
+        elif used < self._limit_bytes * RELIEVED_SHARE:
+            self._press(False)
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_SECS):
+            self.look()
+
+    def _press(self, pressed: bool) -> None:
+        if pressed == (self._pressed_at is not None):
+            return
+        self._pressed_secs, self._pressed_at = self.pressed_secs, self._clock() if pressed else None
+        for tell in self._listeners:
+            tell(pressed)
+
+
+def memory_of_tree(workers: list[int]) -> int:
+    """Return the bytes of this process and of its workers, without the pages of files that workers share with it."""
+    return _resident(os.getpid(), shared=True) + sum(_resident(pid, shared=False) for pid in workers)
+
+
+def give_back() -> None:
+    """Give freed memory back to the system: allocators keep it for later."""
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident(pid: int, *, shared: bool) -> int:
+    if sys.platform != "linux":
+        import psutil
+
+        with suppress(psutil.Error):
+            return int(psutil.Process(pid).memory_info().rss)
+        return 0
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            _, resident, of_files = map(int, file.read().split()[:3])
+    except (OSError, ValueError):  # it has ended
+        return 0
+    return (resident if shared else resident - of_files) * _PAGE_BYTES

@@ -1,0 +1,68 @@
+import os
+import subprocess
+import sys
+
+from headrace.engine.memory import RELIEVED_SHARE, MemoryWatch, memory_of_tree
+
+
+class Meter:
+    """Memory in use, and time, as a test says."""
+
+    used = 0
+    now = 0.0
+
+    def __call__(self, workers: list[int]) -> int:
+        return self.used
+
+
+def watched(meter: Meter) -> tuple[MemoryWatch, list[bool]]:
+    told: list[bool] = []
+    watch = MemoryWatch(1000, used=meter, clock=lambda: meter.now)
+    watch._listeners = [told.append]
+    return watch, told
+
+
+def test_everybody_is_told_once_when_memory_is_short_and_once_when_it_is_not() -> None:
+    meter = Meter()
+    watch, told = watched(meter)
+    for used in (500, 790, 810, 990, 750, 690, 500):
+        meter.used = used
+        watch.look()
+    assert told == [True, False]
+    assert watch.peak_bytes >= 990
+
+
+def test_the_time_under_pressure_is_counted_while_it_lasts() -> None:
+    meter = Meter()
+    watch, _ = watched(meter)
+    meter.used, meter.now = 900, 10.0
+    watch.look()
+    meter.now = 13.0
+    assert watch.pressed_secs == 3.0
+    meter.used = int(1000 * RELIEVED_SHARE) - 1
+    watch.look()
+    meter.now = 20.0
+    assert watch.pressed_secs == 3.0
+
+
+def test_the_end_of_a_run_lets_everybody_go() -> None:
+    meter = Meter()
+    watch, told = watched(meter)
+    meter.used = 900
+    watch.look()
+    watch.stop()
+    assert told == [True, False]
+
+
+def test_workers_count() -> None:
+    code = "data = bytearray(64 * 2**20); print('ready', flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        alone, together = memory_of_tree([]), memory_of_tree([child.pid])
+        assert together - alone > 60 * 2**20
+    finally:
+        child.communicate(b"\n")
+    assert memory_of_tree([child.pid]) < together  # it has ended
+    assert memory_of_tree([os.getpid()]) > alone
