@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.name is None:
         parser.print_usage(sys.stderr)
         return USAGE
-    return run(load(options.name), Settings(quick=options.quick, peers=options.peers))
+    return run(load(options.name), Settings(quick=options.quick, peers=options.peers, kills=options.kills))
 
 
 def run(benchmark: Benchmark, settings: Settings) -> int:
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, default=True, help="measure other systems too"
     )
+    parser.add_argument("--kills", type=int, metavar="N", help="chaos: kill so often at random moments")
     parser.add_argument("--list", action="store_true", help="list the benchmarks with their bars")
     parser.add_argument(
         "--table", action="store_true", help="write the table of docs/performance.md from saved results"

@@ -23,6 +23,7 @@ RESULTS = FOLDER / "results"
 MODULES = {
     "bulk-csv": "benchmarks.bulk_csv",
     "bulk-numpy": "benchmarks.bulk_numpy",
+    "chaos": "benchmarks.chaos",
     "start-up": "benchmarks.start_up",
 }
 """Benchmarks by name; each module holds a `BENCHMARK`."""
@@ -35,6 +36,8 @@ class Settings:
     quick: bool = False
     """Small inputs and few rounds: shows that the benchmark works, not that a bar holds."""
     peers: bool = True
+    kills: int | None = None
+    """How many kills at random moments; None for the usual number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

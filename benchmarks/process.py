@@ -29,7 +29,7 @@ def wall_secs(command: Sequence[str], *, cwd: Path = ROOT) -> float:
         ProgramFailedError: it ended with an exit code other than 0; the message holds the end of its output.
     """
     began = time.perf_counter()
-    done = subprocess.run(command, cwd=cwd, env=_environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
     took = time.perf_counter() - began
     if done.returncode != 0:
         tail = (done.stdout + done.stderr)[-3000:]
@@ -44,7 +44,7 @@ def peak_memory_mib(command: Sequence[str], *, cwd: Path = ROOT) -> float:
     10 ms: a peak shorter than that may be missed.
     """
     process = subprocess.Popen(
-        command, cwd=cwd, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     peak = 0
     while process.poll() is None:
@@ -73,7 +73,8 @@ def process_tree_bytes(pid: int) -> int:
     return total
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return the environment that measured programs run in."""
     # A checkout that is not installed is measured as well as an installed one.
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, "PYTHONPATH": path, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}

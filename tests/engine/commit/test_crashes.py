@@ -17,7 +17,6 @@ from tests.engine.commit.crashing_job import JOB
 from tests.engine.commit.jobs import read_failures, read_rows
 
 ROOT = str(Path(__file__).parents[3])
-KILLED = 9
 
 
 def start(kind: str, out: str, seed: int, crash_at: str | None = None) -> subprocess.Popen[str]:
@@ -53,7 +52,7 @@ def test_death_at_every_step(tmp_path: Path, point: str, nth: int) -> None:
     crashed = start(kind, out, seed=0, crash_at=f"{point}:{nth}")
     crashed.communicate(timeout=60)
     if nth == 1:
-        assert crashed.returncode == KILLED, "every point is passed in this job at least once"
+        assert crashed.returncode == -signal.SIGKILL, "every point is passed in this job at least once"
     check_what_is_visible(out)
     run_until_done(kind, out)
 

@@ -1,8 +1,9 @@
-"""Places where a test may end the process as `kill -9` would, to prove that any place will do."""
+"""Places where a test may end the process by SIGKILL, to prove that any place will do."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 
 VARIABLE = "HEADRACE_CRASH_AT"
@@ -34,7 +35,7 @@ _passed: Counter[str] = Counter()
 
 
 def crash_point(name: str) -> None:
-    """Do nothing, unless HEADRACE_CRASH_AT is set to name or name:n: then end the process at the n-th pass."""
+    """Do nothing, unless HEADRACE_CRASH_AT is set to name or name:n: then kill the process at the n-th pass."""
     target = os.environ.get(VARIABLE)
     if target is None:
         return
@@ -43,4 +44,4 @@ def crash_point(name: str) -> None:
     if wanted == name:
         _passed[name] += 1
         if _passed[name] >= int(nth or 1):
-            os._exit(9)
+            os.kill(os.getpid(), signal.SIGKILL)
