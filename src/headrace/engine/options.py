@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.engine.commit.failures import FailureLimit
 from headrace.engine.budget import UNLIMITED
+from headrace.engine.commit.failures import FailureLimit
 from headrace.engine.container import available_memory
 from headrace.errors import PlanError
 from headrace.metrics.quantities import nbytes_of
