@@ -40,7 +40,7 @@ def test_a_single_column_has_no_empty_lines(tmp_path: Path, values: list[object]
         (pa.array([{"a": [1, None]}]), '"{""a"": [1, null]}"'),
         (pa.array([dt.date(2024, 2, 29)]), "2024-02-29"),
         (pa.array([dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)]), "2024-02-29 12:00:00.000000Z"),
-        (pa.array([dt.timedelta(milliseconds=1500)]), "1.5"),
+        (pa.array([dt.timedelta(milliseconds=1500)]), "1.500000"),
         (pa.array(["m:1"]).dictionary_encode(), '"m:1"'),
     ],
 )

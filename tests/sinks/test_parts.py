@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import ResumeError, SinkError
-from headrace.records.columns import object_array
-from headrace.records.tensors import stacked_tensor_array
+from headrace.records.tensors import object_array, stacked_tensor_array
 from headrace.sinks.csv import CsvSink
 from headrace.sinks.json import JsonSink
 from headrace.sinks.parquet import ParquetSink
@@ -70,7 +69,7 @@ def test_discarded_part_leaves_nothing(tmp_path: Path, sink: type) -> None:
 def test_python_objects_are_refused_with_the_remedy(sink: type, tmp_path: Path) -> None:
     for things in (object_array([{1, 2}]), pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), object_array([{1}]))):
         batch = pa.record_batch({"id": [1], "thing": things})
-        with pytest.raises(SinkError, match=r"column 'thing' holds Python objects.*drop\('thing'\)"):
+        with pytest.raises(SinkError, match=r"column 'thing' holds Python objects.*drop\("):
             sink("out").check(batch.schema)
             sink("out").open_part(0, batch.schema, str(tmp_path)).write(batch)
 

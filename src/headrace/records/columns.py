@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.records.alike import alike
-from headrace.records.plain import array_of_numbers, array_of_plain, numbers_of
+from headrace.records.plain import array_of_numbers, numbers_of
 from headrace.records.tensors import (
     ObjectType,
     TensorType,
-    object_array,
     objects_of,
     stacked_tensor_array,
-    tensor_array,
     tensors_of,
 )
+from headrace.records.values import column_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +28,8 @@ def to_column(values: Any) -> pa.Array:
     """Make a column of a sequence of Python values, a numpy array (first dimension: rows) or an Arrow array.
 
     Numbers, text, bytes, dates, lists and dicts become Arrow's own types; arrays of one dimension become lists, of
-    more dimensions tensors; anything else is carried pickled inside the run. Integers beside floats become floats.
+    more dimensions tensors; anything else is carried pickled inside the run. Integers beside floats become floats where
+    these hold them exactly.
 
     >>> to_column([1, None, 2.5]).type, to_column(np.zeros((2, 3))).type
     (DataType(double), ListType(list<item: double>))
@@ -43,7 +40,7 @@ def to_column(values: Any) -> pa.Array:
         return values
     if isinstance(values, np.ndarray):
         return _from_numpy(values)
-    return _from_values(list(values))
+    return column_of(list(values))
 
 
 def from_column(column: pa.Array) -> list[Any]:
@@ -151,13 +148,13 @@ def empty_columns(rows: int) -> pa.RecordBatch:
 
 def _from_numpy(values: NDArray[Any]) -> pa.Array:
     if values.dtype == object:
-        return _from_values(list(values))
+        return column_of(list(values))
     if values.ndim == 0:
         return _from_numpy(values.reshape(1))
     if values.ndim == 1:
         return array_of_numbers(values)
     if values.dtype.kind not in "biuf":
-        return _from_values(list(values))
+        return column_of(list(values))
     if values.ndim == 2:
         offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
         flat = array_of_numbers(values.reshape(-1))
@@ -181,84 +178,6 @@ def _from_nested(column: pa.Array) -> list[Any]:
     else:
         found = column.to_pylist()
     return [value if there else None for value, there in zip(found, valid, strict=True)]
-
-
-def _from_values(values: list[Any]) -> pa.Array:
-    if any(isinstance(v, np.ndarray) and v.ndim > 0 for v in values):
-        return _from_arrays(values)
-    values = [v.item() if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
-    if "pandas" not in sys.modules and (plain := array_of_plain(values)) is not None:
-        return plain  # pyarrow's own way is quicker, but for its import of pandas
-    if _are_mixed(values):
-        return object_array(values)
-    try:
-        column = _one_array(pa.array(values))
-        return object_array(values) if _has_mixed_parts(values, column.type) else column
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        pass
-    present = [v for v in values if v is not None]
-    if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present):
-        if any(isinstance(v, float) for v in present):
-            return pa.array([None if v is None else float(v) for v in values], type=pa.float64())
-        if all(0 <= v < 2**64 for v in present):
-            return pa.array(values, type=pa.uint64())
-    return object_array(values)
-
-
-_NEVER_TOGETHER = ({str, bytes}, {datetime.date, datetime.datetime}, {float, bool}, {int, bool})
-"""Kinds of values that Arrow puts into one column by changing some of them."""
-
-
-def _are_mixed(values: list[Any]) -> bool:
-    kinds = set(map(type, values))
-    return any(pair <= kinds for pair in _NEVER_TOGETHER)
-
-
-def _has_mixed_parts(values: list[Any], type_: pa.DataType) -> bool:
-    """Say the same of what is inside lists and dicts, where text, bytes or dates make it worth a look."""
-    if not type_.num_fields or not _may_be_mixed(type_):
-        return False
-    present = [v for v in values if v is not None]
-    if pa.types.is_struct(type_):
-        parts = [([v.get(field.name) for v in present], field.type) for field in type_]
-    elif pa.types.is_list(type_):
-        parts = [([x for v in present for x in v], type_.value_type)]
-    else:
-        return False
-    return any(_are_mixed(inner) or _has_mixed_parts(inner, inner_type) for inner, inner_type in parts)
-
-
-def _may_be_mixed(type_: pa.DataType) -> bool:
-    if type_.num_fields:
-        return any(_may_be_mixed(type_.field(i).type) for i in range(type_.num_fields))
-    return bool(pa.types.is_binary(type_) or pa.types.is_string(type_) or pa.types.is_date(type_))
-
-
-def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Undo that Arrow cuts columns of more than 2 GB of text or bytes."""
-    if isinstance(values, pa.ChunkedArray):
-        large = pa.large_string() if pa.types.is_string(values.type) else pa.large_binary()
-        return values.cast(large).combine_chunks()
-    return values
-
-
-def _from_arrays(values: list[Any]) -> pa.Array:
-    values = alike(values)
-    arrays = [v for v in values if isinstance(v, np.ndarray)]
-    if not arrays:
-        return _from_values(values)
-    if not all(v is None or isinstance(v, np.ndarray) for v in values):
-        return object_array(values)
-    ndims = {a.ndim for a in arrays}
-    dtypes = {a.dtype for a in arrays}
-    if len(ndims) > 1 or (ndims != {1} and len(dtypes) > 1 and any(d.kind != "f" for d in dtypes)):
-        return object_array(values)  # as they are: a picture of 8 bits must not become one of 16 beside others
-    if any(a.dtype.kind not in "biuf" for a in arrays):
-        return _from_values([None if v is None else v.tolist() for v in values])
-    if ndims == {1}:
-        type_ = pa.list_(pa.from_numpy_dtype(np.result_type(*arrays)))
-        return pa.array(values, type=type_)
-    return tensor_array(values)
 
 
 def _matrix_of_lists(column: pa.Array) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from headrace.records.tensors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class TypeQuarrelError(Exception):
@@ -177,6 +177,23 @@ def is_bytes(type_: pa.DataType) -> bool:
 def is_list(type_: pa.DataType) -> bool:
     """Say whether values are lists of any kind."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
+
+
+def has_objects(type_: pa.DataType) -> bool:
+    """Say whether there are Python objects in a column, at any depth."""
+    return any(isinstance(inner, ObjectType) for inner in types_within(type_))
+
+
+def types_within(type_: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield a type and all types inside it."""
+    yield type_
+    if isinstance(type_, pa.BaseExtensionType):
+        yield from types_within(type_.storage_type)
+    elif pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        yield from types_within(type_.value_type)
+    else:
+        for i in range(type_.num_fields):
+            yield from types_within(type_.field(i).type)
 
 
 def _unify_numbers(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,24 +10,7 @@ from headrace.errors import SinkError
 from headrace.records.alike import without_arrays
 from headrace.records.columns import from_column, to_column
 from headrace.records.tensors import ObjectType, TensorType, nested_list_type
-from headrace.records.types import TypeQuarrelError, cast, unify_schemas, unify_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-AS_TEXT = (
-    type(None),
-    bool,
-    int,
-    float,
-    str,
-    bytes,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    decimal.Decimal,
-)
-"""What `headrace.sinks.json_text` writes, beside lists and dicts of it."""
+from headrace.records.types import TypeQuarrelError, cast, has_objects, unify_schemas, unify_types
 
 
 def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
@@ -40,29 +20,12 @@ def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
         SinkError: names the column and the remedy.
     """
     for field in schema:
-        if _has_objects(field.type):
+        if has_objects(field.type):
             raise SinkError(
                 f"{sink}: column {field.name!r} holds Python objects, or arrays of different dtypes or numbers of "
                 "dimensions, which this kind of file cannot hold; turn them into numbers, text, bytes, lists or dicts "
                 "in a map step (pictures become alike with mode= and size= of read_images), or leave the column out "
                 f"with drop({field.name!r})"
-            )
-
-
-def refuse_other_objects(batch: pa.RecordBatch, *, sink: str) -> None:
-    """Raise for the first column with Python objects that JSON text cannot hold, for files of text.
-
-    Raises:
-        SinkError: names the column, the kind of object and the remedy.
-    """
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if not _has_objects(column.type):
-            continue
-        kinds = {kind for value in from_column(column) for kind in _kinds_within(without_arrays(value))}
-        if odd := sorted(kind.__name__ for kind in kinds if not issubclass(kind, AS_TEXT)):
-            raise SinkError(
-                f"{sink}: column {name!r} holds Python objects ({', '.join(odd)}), which no file can hold; turn them "
-                f"into numbers, text, bytes, lists or dicts in a map step, or leave the column out with drop({name!r})"
             )
 
 
@@ -78,9 +41,9 @@ def without_objects(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     At no cost when there are no objects.
     """
-    if not any(_has_objects(field.type) for field in batch.schema):
+    if not any(has_objects(field.type) for field in batch.schema):
         return batch
-    columns = [_as_lists(c) if _has_objects(c.type) else c for c in batch.columns]
+    columns = [_as_lists(c) if has_objects(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -95,7 +58,7 @@ def widened(known: pa.Schema, new: pa.Schema) -> pa.Schema:
         TypeQuarrelError: there is none.
     """
     wide = unify_schemas([known, new])
-    if any(_has_objects(field.type) for field in wide):
+    if any(has_objects(field.type) for field in wide):
         with suppress(TypeQuarrelError):
             return unify_schemas([storable_schema(known), storable_schema(new)])
     return wide
@@ -146,10 +109,11 @@ def storable(batch: pa.RecordBatch) -> pa.RecordBatch:
     schema = storable_schema(batch.schema)
     if schema.equals(batch.schema):
         return batch
-    return pa.RecordBatch.from_arrays([_storable_array(column) for column in batch.columns], schema=schema)
+    return pa.RecordBatch.from_arrays([storable_array(column) for column in batch.columns], schema=schema)
 
 
-def _storable_array(array: pa.Array) -> pa.Array:
+def storable_array(array: pa.Array) -> pa.Array:
+    """Return a column in the type in which it is written."""
     to = storable_type(array.type)
     if to.equals(array.type):
         return array
@@ -164,23 +128,4 @@ def _storable_array(array: pa.Array) -> pa.Array:
 
 def _as_lists(column: pa.Array) -> pa.Array:
     found = to_column([without_arrays(value) for value in from_column(column)])
-    return column if _has_objects(found.type) else found
-
-
-def _kinds_within(value: Any) -> Iterator[type]:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else None
-    if inside is None:
-        yield type(value)
-    else:
-        for item in inside:
-            yield from _kinds_within(item)
-
-
-def _has_objects(type_: pa.DataType) -> bool:
-    return any(isinstance(inner, ObjectType) for inner in _types_within(type_))
-
-
-def _types_within(type_: pa.DataType) -> Iterator[pa.DataType]:
-    yield type_
-    for i in range(type_.num_fields):
-        yield from _types_within(type_.field(i).type)
+    return column if has_objects(found.type) else found

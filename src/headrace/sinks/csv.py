@@ -21,9 +21,10 @@ from headrace.errors import SinkError
 from headrace.records.tensors import ObjectType
 from headrace.records.types import is_bytes, is_text
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, refuse_other_objects, storable
+from headrace.sinks.columns import refuse_duplicates, storable
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.json_text import base64_texts, json_texts, seconds
+from headrace.sinks.misfits import refuse, text_misfits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,9 @@ class CsvSink:
     def check(self, schema: pa.Schema) -> None:
         """Raise SinkError for names that appear twice; objects that are no arrays are refused when they come."""
         refuse_duplicates(schema, sink=self.name)
+
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        return text_misfits(batch)
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> CsvPart:
         return CsvPart(folder.part_name(number, "csv"), schema, staging, self.path)
@@ -93,7 +97,7 @@ class CsvPart:
             return
         if batch.num_columns == 0:
             raise SinkError(f"cannot write {self._where}: the rows have no columns, which CSV cannot hold")
-        refuse_other_objects(batch, sink=f"write_csv({self._output})")
+        refuse(text_misfits(batch), sink=f"write_csv({self._output})")
         import pyarrow.csv as pacsv
 
         options = pacsv.WriteOptions(include_header=False)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, refuse_other_objects, storable
+from headrace.sinks.columns import refuse_duplicates, storable
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.json_text import joined, json_texts
+from headrace.sinks.misfits import refuse, text_misfits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,9 @@ class JsonSink:
         """Raise SinkError for names that appear twice; objects that are no arrays are refused when they come."""
         refuse_duplicates(schema, sink=self.name)
 
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        return text_misfits(batch)
+
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> JsonPart:
         return JsonPart(folder.part_name(number, "jsonl"), staging, self.path)
 
@@ -75,7 +79,7 @@ class JsonPart:
 
     def write(self, batch: pa.RecordBatch) -> None:
         assert self._file is not None, "part is closed"
-        refuse_other_objects(batch, sink=f"write_json({self._output})")
+        refuse(text_misfits(batch), sink=f"write_json({self._output})")
         try:
             for start in range(0, batch.num_rows, SLICE_ROWS):
                 self._file.write(lines(batch.slice(start, SLICE_ROWS)))

@@ -1,48 +1,62 @@
-"""Columns as JSON text, encoded by the column wherever Arrow can.
+"""Columns as JSON text, encoded by the column at any depth.
 
-The rules: integers and decimals keep every digit; floats are the shortest text that reads back the same, and NaN and
-infinities, which JSON lacks, are null; dates and times are ISO 8601; durations are seconds; bytes are
-`{"base64": "…"}`; lists, structs and maps are arrays and objects, and so are numpy arrays, whatever their dimensions;
-null is null.
+The rules: integers, decimals and durations (in seconds) keep every digit; floats are the shortest text that reads back
+the same, infinities are 1e999, and NaN, which JSON lacks, is null; dates and times are ISO 8601, in UTC where they have
+a zone; bytes are `{"base64": "…"}`; lists and numpy arrays are arrays; structs and maps are objects; null is null.
+Python objects follow the same rules one by one (`headrace.sinks.json_value`).
 """
 
 from __future__ import annotations
 
 import base64
-import datetime
-import decimal
 import json
-import math
-from typing import Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.records.alike import without_arrays
-from headrace.records.columns import from_column, has_extension
+from headrace.records.columns import from_column
+from headrace.records.lists import is_any_list, items_of
+from headrace.records.tensors import ObjectType
 from headrace.records.types import is_bytes, is_text
+from headrace.sinks.columns import storable_array
+from headrace.sinks.json_value import INFINITY, text_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NEEDS_ESCAPING = r'["\\\x00-\x1f\x7f]'
-SECONDS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def json_texts(array: pa.Array) -> pa.Array:
     r"""Return the JSON text of every value; null stays null (an Arrow null, for the caller to write as it likes).
 
-    >>> json_texts(pa.array([1.0, None, float("nan")])).to_pylist()
-    ['1.0', None, None]
-    >>> json_texts(pa.array(["line\nbreak", ""])).to_pylist()
-    ['"line\\nbreak"', '""']
+    >>> json_texts(pa.array([1.0, None, float("-inf")])).to_pylist()
+    ['1.0', None, '-1e999']
+    >>> json_texts(pa.array([["line\nbreak", ""], None])).to_pylist()
+    ['["line\\nbreak", ""]', None]
+
+    Raises:
+        ArrowNotImplementedError: JSON has nothing for the type (unions, intervals of months).
     """
     type_ = array.type
     if pa.types.is_null(type_):
         return pa.nulls(len(array), pa.large_string())
+    if isinstance(type_, ObjectType):
+        values = [None if v is None else text_of(v) for v in from_column(array)]
+        return pa.array(values, type=pa.large_string())
+    if isinstance(type_, pa.BaseExtensionType):
+        return json_texts(storable_array(array))
     if pa.types.is_dictionary(type_):
         return json_texts(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(type_):
+        return json_texts(pc.run_end_decode(array))
     if is_text(type_):
         return _texts(array.cast(pa.large_string()))
-    if pa.types.is_boolean(type_) or pa.types.is_integer(type_):
-        return array.cast(pa.large_string())
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_decimal(type_):
+        return array.cast(pa.string()).cast(pa.large_string())
     if pa.types.is_floating(type_):
         return _floats(array)
     if pa.types.is_date(type_) or pa.types.is_time(type_):
@@ -50,10 +64,14 @@ def json_texts(array: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(type_):
         return _quoted(iso_texts(array))
     if pa.types.is_duration(type_):
-        return _floats(seconds(array))
+        return json_texts(seconds(array))
     if is_bytes(type_) or pa.types.is_fixed_size_binary(type_):
         return joined('{"base64": "', base64_texts(array), '"}')
-    return _by_value(array)
+    if pa.types.is_struct(type_):
+        return _objects(array)
+    if is_any_list(type_):
+        return _maps(array) if pa.types.is_map(type_) else _lists(array)
+    raise pa.ArrowNotImplementedError(f"JSON has nothing for {type_}")
 
 
 def iso_texts(array: pa.Array) -> pa.Array:
@@ -67,85 +85,21 @@ def iso_texts(array: pa.Array) -> pa.Array:
 
 
 def seconds(array: pa.Array) -> pa.Array:
-    """Return durations in seconds."""
-    return pc.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), float(SECONDS[array.type.unit]))
+    """Return durations in seconds, as decimals, which keep every digit.
+
+    >>> seconds(pa.array([2**53 + 1], pa.duration("ns"))).to_pylist()
+    [Decimal('9007199.254740993')]
+    """
+    ticks = pc.fill_null(array.view(pa.int64()), 0).to_numpy()
+    wide = np.stack([ticks, ticks >> 63], axis=1)  # the sign fills the upper half
+    buffers = [array.is_valid().buffers()[1], pa.py_buffer(np.ascontiguousarray(wide))]
+    return pa.Array.from_buffers(pa.decimal128(19, DIGITS[array.type.unit]), len(array), buffers)
 
 
 def base64_texts(array: pa.Array) -> pa.Array:
     """Return bytes as base64 text."""
     encoded = [None if v is None else base64.b64encode(v).decode("ascii") for v in array.to_pylist()]
     return pa.array(encoded, type=pa.large_string())
-
-
-def plain(value: Any) -> Any:
-    """Return a Python value with every float that JSON lacks as None, so that nested values follow the same rules."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, (bytes, bytearray)):
-        return {"base64": base64.b64encode(value).decode("ascii")}
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-def _by_value(array: pa.Array) -> pa.Array:
-    if pa.types.is_decimal(array.type):
-        return array.cast(pa.string()).cast(pa.large_string())
-    if pa.types.is_map(array.type):
-        values = array.to_pylist(maps_as_pydicts="strict")
-    else:
-        values = _nested_values(array)
-    texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in values]
-    return pa.array(texts, type=pa.large_string())
-
-
-def _nested_values(array: pa.Array) -> list[Any]:
-    if has_extension(array.type):
-        return [without_arrays(value) for value in from_column(array)]
-    try:
-        return list(array.to_pylist(maps_as_pydicts="lossy"))
-    except ValueError:  # nanoseconds that Python's datetime cannot hold
-        return list(_micro(array).to_pylist(maps_as_pydicts="lossy"))
-
-
-def _micro(array: pa.Array) -> pa.Array:
-    return pc.cast(array, options=pc.CastOptions(target_type=_micro_type(array.type), allow_time_truncate=True))
-
-
-def _micro_type(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(type_):
-        return pa.timestamp("us", type_.tz)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
-        return pa.large_list(_micro_type(type_.value_type))
-    if pa.types.is_struct(type_):
-        return pa.struct([f.with_type(_micro_type(f.type)) for f in type_])
-    return type_
-
-
-def _texts(array: pa.Array) -> pa.Array:
-    special = pc.match_substring_regex(array, NEEDS_ESCAPING)
-    if not pc.any(special).as_py():
-        return _quoted(array)
-    texts = [None if v is None else json.dumps(v, ensure_ascii=False) for v in array.to_pylist()]
-    return pa.array(texts, type=pa.large_string())
-
-
-def _floats(array: pa.Array) -> pa.Array:
-    finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
-    texts = finite.cast(pa.large_string())
-    # A float without a fraction keeps its point, so that a reader that guesses types sees a float.
-    whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
-    return pc.if_else(whole, joined(texts, ".0"), texts)
-
-
-def _quoted(texts: pa.Array) -> pa.Array:
-    return joined('"', texts.cast(pa.large_string()), '"')
 
 
 def joined(*pieces: pa.Array | str, null: str | None = None) -> pa.Array:
@@ -158,3 +112,69 @@ def joined(*pieces: pa.Array | str, null: str | None = None) -> pa.Array:
     if null is None:
         return pc.binary_join_element_wise(*texts)
     return pc.binary_join_element_wise(*texts, null_handling="replace", null_replacement=null)
+
+
+def _texts(array: pa.Array) -> pa.Array:
+    special = pc.match_substring_regex(array, NEEDS_ESCAPING)
+    if not pc.any(special).as_py():
+        return _quoted(array)
+    texts = [None if v is None else json.dumps(v, ensure_ascii=False) for v in array.to_pylist()]
+    return pa.array(texts, type=pa.large_string())
+
+
+def _floats(array: pa.Array) -> pa.Array:
+    texts = array.cast(pa.string()).cast(pa.large_string())
+    if not pc.all(pc.is_finite(array)).as_py() and len(array) > array.null_count:
+        texts = pc.if_else(pc.is_nan(array), pa.scalar(None, pa.large_string()), texts)
+        texts = pc.replace_substring(texts, "inf", INFINITY)
+    # A float without a fraction keeps its point, so that a reader that guesses types sees a float.
+    whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
+    return pc.if_else(whole, joined(texts, ".0"), texts)
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return joined('"', texts.cast(pa.large_string()), '"')
+
+
+# -- values that hold values -------------------------------------------------------------------------------------------
+
+
+def _objects(array: pa.Array) -> pa.Array:
+    """Return structs: their keys are the same in every row."""
+    pieces: list[pa.Array | str] = []
+    for field, values in zip(array.type, array.flatten(), strict=True):
+        pieces += [(", " if pieces else "{") + json.dumps(field.name, ensure_ascii=False) + ": ", json_texts(values)]
+    if not pieces:
+        return _null_where(array, pa.array(["{}"] * len(array), pa.large_string()))
+    return _null_where(array, joined(*pieces, "}", null="null"))
+
+
+def _lists(array: pa.Array) -> pa.Array:
+    items, bounds = items_of(array)
+    return _null_where(array, joined("[", _run_together(json_texts(items), bounds), "]"))
+
+
+def _maps(array: pa.Array) -> pa.Array:
+    items, bounds = items_of(array)
+    keys, values = items.flatten()
+    names = json_texts(keys)
+    if not is_text(keys.type):  # numbers, dates and the like are keys as text too
+        names = _texts(pc.utf8_trim(names, characters='"'))
+    pairs = joined(names, ": ", json_texts(values), null="null")
+    return _null_where(array, joined("{", _run_together(pairs, bounds), "}"))
+
+
+def _run_together(texts: pa.Array, bounds: NDArray[np.int64]) -> pa.Array:
+    """Return the texts between each two bounds as one, with commas between them: bytes as they lie, seen otherwise."""
+    last = np.zeros(len(texts), dtype=np.bool_)
+    last[bounds[1:][np.diff(bounds) > 0] - 1] = True
+    apart = joined(texts, pc.if_else(pa.array(last), "", ", ").cast(pa.large_string()), null="null")
+    offsets = np.frombuffer(apart.buffers()[1], dtype=np.int64, count=len(apart) + 1, offset=8 * apart.offset)
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets[bounds])), apart.buffers()[2]]
+    return pa.Array.from_buffers(pa.large_string(), len(bounds) - 1, buffers)
+
+
+def _null_where(array: pa.Array, texts: pa.Array) -> pa.Array:
+    if not array.null_count:
+        return texts
+    return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.large_string()))

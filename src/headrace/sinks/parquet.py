@@ -15,6 +15,7 @@ from headrace.records.plain import numbers_of
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable, storable_schema
 from headrace.sinks.disk import cannot_write
+from headrace.sinks.misfits import parquet_misfits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,9 @@ class ParquetSink:
         refuse_duplicates(schema, sink=self.name)
         for column in storable_schema(schema):
             self._try(pa.schema([column]))
+
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        return parquet_misfits(batch)
 
     def open_part(self, number: int, schema: pa.Schema, staging: str) -> ParquetPart:
         return ParquetPart(folder.part_name(number, "parquet"), schema, staging, self)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 
@@ -63,4 +65,19 @@ class Sink(Protocol):
 
     def rewrite(self, receipt: str, schema: pa.Schema, staging: str) -> None:
         """Replace a published part atomically by the same rows under a wider schema."""
+        ...
+
+
+@runtime_checkable
+class ChoosySink(Sink, Protocol):
+    """A sink whose format cannot hold every value of the columns that it takes.
+
+    Such rows fail alone, in the step that writes; a sink without this method takes every row, or ends the run.
+    """
+
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        """Return the rows that the format cannot hold, each with why and what to do about it; {} when it holds all.
+
+        Called with every batch before it is written, so it looks at types first, and at values where these leave doubt.
+        """
         ...

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import SchemaError, SourceError
 from headrace.records.block import Block, Origin, Unit
-from headrace.records.tensors import ObjectType
-from headrace.records.types import TypeQuarrelError, cast, unify_types
+from headrace.records.types import TypeQuarrelError, cast, has_objects, unify_types
 from headrace.sources.agreement import Sample, agree, in_threads, sampled, select_columns
 from headrace.sources.assembly import NOTHING_ADDED, Added, finish
 from headrace.sources.extents import (
@@ -197,18 +196,12 @@ class ParquetSource:
         except Exception as error:
             raise unreadable(path, error) from error
         for column in file.schema_arrow:
-            if _holds_objects(column.type):
+            if has_objects(column.type):
                 raise SourceError(
                     f"{path}: column {column.name!r} holds pickled Python objects, which are never loaded from files; "
                     "write the column as text, numbers or lists"
                 )
         return file
-
-
-def _holds_objects(type_: pa.DataType) -> bool:
-    if isinstance(type_, ObjectType):
-        return True
-    return any(_holds_objects(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _pieces_of(split: Split, groups: Sequence[RowGroups]) -> list[Split]:

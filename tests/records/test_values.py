@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from headrace.records.columns import from_column
+from headrace.records.tensors import ObjectType
+from headrace.records.values import column_of
+
+HELSINKI, NEW_YORK = ZoneInfo("Europe/Helsinki"), ZoneInfo("America/New_York")
+NANO = pd.Timestamp("2024-01-01T00:00:00.123456789", tz="Europe/Helsinki")
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([None, 1, 2**62], pa.int64()),
+        ([None, 2**63], pa.uint64()),
+        ([2**60, 0.5], pa.float64()),
+        ([Decimal("1.10"), Decimal("100.5"), None], pa.decimal128(5, 2)),
+        ([dt.datetime(2024, 1, 1, tzinfo=HELSINKI)], pa.timestamp("us", "Europe/Helsinki")),
+        (
+            [dt.datetime(2024, 1, 1, tzinfo=HELSINKI), dt.datetime(2024, 1, 1, tzinfo=NEW_YORK)],
+            pa.timestamp("us", "UTC"),
+        ),
+        ([dt.datetime.max, dt.datetime.min], pa.timestamp("us")),
+        ([np.datetime64("2024-01-01T00:00:00.123456789"), None], pa.timestamp("ns")),
+        ([NANO, None], pa.timestamp("ns", "Europe/Helsinki")),
+        ([pd.Timedelta(1, "ns"), None], pa.duration("ns")),
+        ([np.float32(0.1), None], pa.float64()),
+        ([np.int8(1), 2**40], pa.int64()),
+        ([{"a": 1}, {"a": None}], pa.struct({"a": pa.int64()})),
+        ([[1, None], None, []], pa.list_(pa.int64())),
+        ([Colour.RED], pa.string()),
+        ([bytearray(b"x"), None], pa.binary()),
+    ],
+)
+def test_values_with_a_type_of_their_own(values: list[Any], type_: pa.DataType) -> None:
+    column = column_of(values)
+    assert column.type == type_
+    assert from_column(column) == values
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2**60 + 1, 0.5],
+        [1, 2**70],
+        ["\ud800"],
+        [{1}],
+        [[frozenset([1])]],
+        [{"a": [{1}]}],
+        [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=HELSINKI)],
+        [{"at": dt.datetime(2024, 1, 1)}, {"at": dt.datetime(2024, 1, 1, tzinfo=HELSINKI)}],
+        [dt.time(1, tzinfo=dt.UTC)],
+        [Decimal("Infinity")],
+        [Decimal(1), True],
+        [{1: 2}],
+        [{b"a": 1}],
+        [[1.5, True]],
+        [{"a": [1, True]}],
+        ["a", bytearray(b"a")],
+        [1j],
+        [np.longdouble(1) / 3],
+        [dt.timedelta.max],
+    ],
+)
+def test_values_that_arrow_would_change_or_refuse_stay_objects(values: list[Any]) -> None:
+    column = column_of(values)
+    assert isinstance(column.type, ObjectType)
+    found = from_column(column)
+    assert found == values
+    assert list(map(type, found)) == list(map(type, values))
+
+
+def test_pandas_nulls_are_null() -> None:
+    assert from_column(column_of([pd.NaT, pd.Timestamp("2024-01-01")])) == [None, dt.datetime(2024, 1, 1)]
+    assert from_column(column_of([pd.NA, 1])) == [None, 1]
+
+
+def test_arrays_of_times_and_of_odd_numbers() -> None:
+    days = np.array(["2024-01-01", "2024-01-02"], "M8[D]")
+    assert from_column(column_of([days, None])) == [[dt.date(2024, 1, 1), dt.date(2024, 1, 2)], None]
+    big = [np.array([2**60 + 1]), np.array([0.5])]
+    assert isinstance(column_of(big).type, ObjectType)
