@@ -28,7 +28,13 @@ def components(ds, **settings):
 
 def test_every_node_behind_an_output_has_a_name_that_a_person_knows() -> None:
     ds = hr.range(10).map(lambda r: r, name="clean").run_inference(Model()).limit(3)
-    assert list(components(ds)) == ["source range", "step clean", "model run_inference", "step limit"]
+    assert list(components(ds)) == [
+        "source range",
+        "columns of range",
+        "step clean",
+        "model run_inference",
+        "step limit",
+    ]
 
 
 def test_how_a_job_runs_does_not_count() -> None:

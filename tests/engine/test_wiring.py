@@ -13,7 +13,7 @@ from headrace.plan.stages import fuse
 class OpenOutput:
     """As much of a committer as wiring looks at."""
 
-    done = None
+    done = retrying = None
 
 
 def owned(*jobs) -> list[set[str]]:

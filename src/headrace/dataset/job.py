@@ -55,6 +55,39 @@ class Job:
             progress=progress,
         )
 
+    def retry(
+        self,
+        *,
+        on_error: OnError = "dead_letter",
+        max_failed_rows: int | None = None,
+        max_failed_ratio: float | None = None,
+        num_cpus: int | None = None,
+        progress: str | bool = False,
+    ) -> RunResult:
+        """Run the failed rows of a finished job again, and nothing else; their answers come as further parts.
+
+        Functions and models may be others than they were: that is what a retry is for. The input has to be as it was.
+        Dead letters whose rows succeed are removed; rows that fail again stay, with one more attempt. A retry that was
+        stopped goes on where it was.
+
+        >>> import headrace as hr, tempfile
+        >>> out = tempfile.mkdtemp() + "/ages"
+        >>> people = hr.from_items([{"name": "ada", "born": "1815"}, {"name": "bob", "born": "c. 1900"}])
+        >>> first = people.map(lambda row: row | {"born": int(row["born"])}).write_json(out).run(on_error="dead_letter")
+        >>> mended = people.map(lambda row: row | {"born": int(row["born"].strip("c. "))}).write_json(out)
+        >>> mended.retry().rows_written
+        1
+        """
+        return run(
+            self,
+            on_error=on_error,
+            max_failed_rows=max_failed_rows,
+            max_failed_ratio=max_failed_ratio,
+            retry_failed=True,
+            num_cpus=num_cpus,
+            progress=progress,
+        )
+
     def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
         """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""
         return explain_jobs(self, format=format, num_cpus=num_cpus)
@@ -71,6 +104,7 @@ def run(
     dead_letters_format: LettersFormat = "json",
     max_failed_rows: int | None = None,
     max_failed_ratio: float | None = None,
+    retry_failed: bool = False,
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
     progress: str | bool = False,
@@ -88,6 +122,7 @@ def run(
             What is finished stays, and a run with a higher limit goes on there.
         max_failed_ratio: the same as a share of the rows written, failed and filtered (0.01 is one in a hundred); it
             counts from the 1,000th row on, and at the end.
+        retry_failed: run the failed rows of finished jobs again and nothing else; see `Job.retry`.
         num_cpus: cores to use; by default those that the process may use.
         memory_limit: bytes, or text such as "1GB", for this process and its workers; by default 60 % of what the
             machine or its container has. Models and your own functions count, but cannot be held to it.
@@ -113,6 +148,7 @@ def run(
         dead_letters_format=dead_letters_format,
         max_failed_rows=max_failed_rows,
         max_failed_ratio=max_failed_ratio,
+        retry_failed=retry_failed,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
         progress=progress,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.balance import verdict
 from headrace.engine.budget import Budget
 from headrace.engine.channel import Cancelled
+from headrace.engine.choice import Choice
 from headrace.engine.inputs import changes, refuse
 from headrace.engine.memory import MemoryWatch
 from headrace.engine.output_stage import CollectStage
@@ -174,6 +175,7 @@ class Execution:
             if_exists=output.if_exists,
             dead_letters=self._dead_letters_of(output),
             dead_letters_format=self._options.dead_letters_format,
+            choose=Choice(self._plan, output, units.at(output)) if self._options.retry_failed else None,
             failures=Failures(self._options.failure_limit, filtered=partial(self._filtered_behind, output)),
             target_part_bytes=output.target_part_bytes,
             rows_per_part=output.rows_per_part,
@@ -209,6 +211,10 @@ class Execution:
         behind = [(number, split) for number, split, _ in numbered]
         sources = {number: read.source for number, _, read in numbered}
         recorded = {record.number: record for record in committer.splits()}
+        if committer.retrying is not None:  # what is not read again may be as it likes
+            again = committer.retrying.splits
+            recorded = {number: record for number, record in recorded.items() if number in again}
+            behind = [(number, split) for number, split in behind if number in again]
         if recorded:
             found = changes(
                 recorded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.commit.identity import JobIdentity
+from headrace.engine.commit.identity import SOURCE, JobIdentity
 from headrace.errors import ModelLoadError
 from headrace.model.files import local_copy
 from headrace.plan.data_content import file_digest
@@ -28,18 +28,24 @@ def identity_of(plan: Plan, output: Output) -> JobIdentity:
     components: dict[str, str] = {}
     unknown: dict[str, str] = {}
     for node in nodes_behind(plan, output):
-        label, content = _content(plan, node)
-        try:
-            components[label] = fingerprint(content)
-        except Unfingerprintable as reason:
-            unknown[label] = str(reason)
+        for label, content in _contents(plan, node):
+            try:
+                components[label] = fingerprint(content)
+            except Unfingerprintable as reason:
+                unknown[label] = str(reason)
     return JobIdentity(components=components, unknown=unknown)
+
+
+def _contents(plan: Plan, node: AnyNode) -> list[tuple[str, Any]]:
+    if not isinstance(node, Read):
+        return [_content(plan, node)]
+    # Apart, since another function may want other columns of the same rows.
+    name = plan.name_of(node)
+    return [(f"{SOURCE}{name}", (node.shuffle_seed, _settings(node.source))), (f"columns of {name}", node.columns)]
 
 
 def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
     name = plan.name_of(node)
-    if isinstance(node, Read):
-        return f"source {name}", (node.columns, node.shuffle_seed, _settings(node.source))
     if isinstance(node, MapBatches):
         step = node.step
         if step.version is not None:

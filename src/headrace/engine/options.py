@@ -29,6 +29,8 @@ class ExecutionOptions:
     dead_letters: str | None = None
     """Folder for dead letters; None puts them under `_dead_letters` in each output folder."""
     dead_letters_format: LettersFormat = "json"
+    retry_failed: bool = False
+    """Run the failed rows of a finished job again, and nothing else."""
     failure_limit: FailureLimit = field(default_factory=FailureLimit)
     cores: int = 1
     memory_limit_bytes: int = UNLIMITED
@@ -43,6 +45,7 @@ class ExecutionOptions:
         dead_letters_format: LettersFormat = "json",
         max_failed_rows: int | None = None,
         max_failed_ratio: float | None = None,
+        retry_failed: bool = False,
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
     ) -> ExecutionOptions:
@@ -55,6 +58,7 @@ class ExecutionOptions:
             on_error=on_error,
             dead_letters=dead_letters,
             dead_letters_format=dead_letters_format,
+            retry_failed=retry_failed,
             failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
             cores=num_cpus or available_cores(),
             memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),

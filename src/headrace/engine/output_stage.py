@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.plan.lanes import Lane
     from headrace.plan.stages import Stage
     from headrace.records.block import Block, Unit
+    from headrace.records.failure import RowFailure
 
 
 class WriteStage(StageRun):
@@ -41,12 +42,13 @@ class WriteStage(StageRun):
         *,
         committer: Committer,
         owned_steps: Mapping[str, Lane],
+        steps: Mapping[str, Lane],
         empty_schema: Callable[[], pa.Schema | None],
         behind: Callable[[], Iterable[StageRun]],
     ) -> None:
         super().__init__(stage, state, Outlet([]), inbox)
         self.committer = committer
-        self._owned = owned_steps
+        self._owned, self._steps = owned_steps, steps
         self._empty_schema = empty_schema
         self._behind = behind
         self._causes: dict[str, str] = {}
@@ -61,9 +63,11 @@ class WriteStage(StageRun):
             if block.failures:
                 for failure in block.failures:
                     self._causes.setdefault(failure.stage, f"{failure.error_type}: {failure.message}")
-                block = replace(block, failures=failures_by(self._owned, block))
+                block = replace(block, failures=self._failures_of(block))
             block = block.with_batch(without_objects(block.batch))
             for piece in self.committer.done.missing(block):
+                if self.committer.retrying is not None:
+                    piece = self.committer.retrying.select(piece)
                 self.rows += piece.num_rows
                 self.committer.put(piece)
         error = verdict(self._behind(), self._causes)
@@ -73,6 +77,12 @@ class WriteStage(StageRun):
             self.committer.finish(hopeless=True)
             raise error
         self.committer.finish(schema=None if self.rows else self._empty_schema())
+
+    def _failures_of(self, block: Block) -> tuple[RowFailure, ...]:
+        """Return the failures that this sink records, and those of rows that it lacks and another sink records."""
+        owned = failures_by(self._owned, block)
+        others = {name: lane for name, lane in self._steps.items() if name not in self._owned}
+        return (*owned, *(replace(failure, elsewhere=True) for failure in failures_by(others, block)))
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sinks report for themselves."""

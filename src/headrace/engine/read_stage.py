@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.channel import Gate
     from headrace.engine.clock import StageClock
+    from headrace.engine.commit.retrying import Retrying
     from headrace.engine.outlet import Outlet
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
@@ -46,6 +47,7 @@ class ReadStage(StageRun):
         make_task: Callable[[], Task],
         on_split: Callable[[int], None],
         fail: Callable[[Block], None],
+        retrying: Retrying | None = None,
     ) -> None:
         super().__init__(stage, state, outlet, inbox=None)
         self._node = node
@@ -56,6 +58,7 @@ class ReadStage(StageRun):
         self._make_task = make_task
         self._on_split = on_split
         self._fail = fail
+        self._retrying = retrying
         self._next = 0
         self._take = threading.Lock()
         self._counts = {"read": 0, "found": 0, "rows": 0, "failed": 0, "bytes": 0}
@@ -113,8 +116,10 @@ class ReadStage(StageRun):
         self._on_split(index)
         try:
             for block in up_to_end(self._node.source.read(split, columns=self._node.columns)):
-                self._count("rows", block.num_rows)
                 block = replace(block, unit=unit)
+                if self._retrying is not None:
+                    block = self._retrying.select(block)
+                self._count("rows", block.num_rows)
                 if block.failures:
                     self._count("failed", len(block.failures))
                     self._fail(block)

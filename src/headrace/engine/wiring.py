@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.engine.budget import Budget
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
+    from headrace.engine.commit.retrying import Retrying
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.processes.replica import ProcessReplica
     from headrace.engine.stage_run import StageRun
@@ -161,6 +162,7 @@ class Wiring:
                 make_task=self._steps(stage),
                 on_split=partial(self._on_split, head),
                 fail=partial(self._refuse_unreadable, self._plan.name_of(head)),
+                retrying=self._retrying(),
             )
         inbox = self._inboxes[id(head)]
         if isinstance(head, RunInference):
@@ -175,6 +177,7 @@ class Wiring:
                 inbox,
                 committer=self._committers[id(head)],
                 owned_steps=owned,
+                steps=first_lanes(self._plan, head),
                 empty_schema=partial(known_schema, self._plan, head),
                 behind=partial(self._stages_behind, head),
             )
@@ -261,6 +264,11 @@ class Wiring:
         """Return the stages that an output's rows have passed."""
         behind = {id(node) for node in nodes_behind(self._plan, output)}
         return [run for key, run in self._runs.items() if key in behind]
+
+    def _retrying(self) -> Retrying | None:
+        """Return the rows that any output runs again."""
+        several = [c.retrying for c in self._committers.values() if c.retrying is not None]
+        return several[0].union(several) if several else None
 
     # -- failures --------------------------------------------------------------------------------------------------
 

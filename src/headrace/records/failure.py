@@ -35,6 +35,8 @@ class RowFailure:
     model_id: str | None = None
     siblings: bool = False
     """Other rows made of the same input row went on, so that the input row cannot be run again for this one alone."""
+    elsewhere: bool = False
+    """Its letter is in the dead letters of another output of the run; this one lacks the row all the same."""
 
     @classmethod
     def of(

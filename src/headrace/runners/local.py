@@ -33,6 +33,7 @@ def run(
     dead_letters_format: LettersFormat = "json",
     max_failed_rows: int | None = None,
     max_failed_ratio: float | None = None,
+    retry_failed: bool = False,
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
     progress: str | bool = False,
@@ -52,6 +53,7 @@ def run(
         dead_letters_format=dead_letters_format,
         max_failed_rows=max_failed_rows,
         max_failed_ratio=max_failed_ratio,
+        retry_failed=retry_failed,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +16,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from headrace.engine.commit.committer import Committer
+from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.identity import JobIdentity
+from headrace.engine.commit.retrying import RetriedRow
 from headrace.records.block import Block, Unit, dense_block
 from headrace.records.failure import RowFailure
 from headrace.records.position import END
@@ -78,6 +82,17 @@ class Job:
     def failed(self) -> list[int]:
         return [1_000 * u + i for u, fates in enumerate(self.fates) for i, fate in enumerate(fates) if fate == FAILS]
 
+    def retried(self, *fates: int) -> Job:
+        """Return the job with its failed rows ending otherwise: by `fates` in turn, from the first again."""
+        turns = itertools.cycle(fates)
+        after = tuple(tuple(next(turns) if fate == FAILS else fate for fate in unit) for unit in self.fates)
+        return replace(self, fates=after)
+
+
+def everything(failed: Sequence[FailedRow]) -> list[RetriedRow]:
+    """Choose all failed rows for a retry."""
+    return [RetriedRow(split=f.split, ordinal=f.ordinal, place=f.place, attempt=f.attempt) for f in failed]
+
 
 def random_cuts(block: Block, rng: random.Random) -> list[Block]:
     if block.num_rows < 2:
@@ -88,6 +103,8 @@ def random_cuts(block: Block, rng: random.Random) -> list[Block]:
 def work_left(committer: Committer, job: Job, rng: random.Random) -> list[Block]:
     """Return the processed blocks of what is missing, cut at random, in random order."""
     missing = [m for source in job.source_blocks() for m in committer.done.missing(source)]
+    if committer.retrying is not None:
+        missing = [committer.retrying.select(block) for block in missing]
     pieces = [piece for block in missing for piece in random_cuts(job.process(block), rng)]
     rng.shuffle(pieces)
     return pieces

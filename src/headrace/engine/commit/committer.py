@@ -29,7 +29,7 @@ from headrace.engine.commit.opening import open_output, something_finished
 from headrace.engine.commit.part import Part, PartSize, whole_cut
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
-from headrace.errors import BalanceError, HeadraceError, SinkError
+from headrace.errors import BalanceError, HeadraceError, ResumeError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.types import TypeQuarrelError, unify_schemas
 from headrace.sinks.columns import mixed, widened
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.journal import SplitRecord
+    from headrace.engine.commit.opening import Choose
+    from headrace.engine.commit.retrying import Retrying
     from headrace.records.block import Block, Unit
     from headrace.sinks.sink import Sink
 
@@ -66,6 +68,7 @@ class Committer:
         dead_letters: str | None = None,
         dead_letters_format: LettersFormat = "json",
         failures: Failures | None = None,
+        choose: Choose | None = None,
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         memory_budget_bytes: int = COMMITTER_BYTES,
@@ -85,6 +88,9 @@ class Committer:
             dead_letters = f"{folder.rstrip('/')}/{DEAD_LETTERS}"
         self._dead_letters, self._letters_format = dead_letters, dead_letters_format
         self._failures = failures or Failures(FailureLimit())
+        self._choose = choose
+        self.retrying: Retrying | None = None
+        """The failed rows that are run again; None when this is no retry."""
 
         self._mutex = threading.RLock()
         self._wake_flusher = threading.Condition(self._mutex)
@@ -109,7 +115,9 @@ class Committer:
     def open(self) -> None:
         """Claim the output, check that it is this job's, and mend what a crash left; raises before it writes."""
         self._home = Home(self._sink.folder, storage_options=getattr(self._sink, "storage_options", None))
-        self._home.inspect(if_exists=self._if_exists)
+        if self._choose is not None and not self._home.has_journal:
+            raise ResumeError(f"{self._home.output}: there is nothing to retry, since no job has written here")
+        self._home.inspect(if_exists="resume" if self._choose is not None else self._if_exists)
         self._home.claim()
         try:
             opened = open_output(
@@ -120,20 +128,28 @@ class Committer:
                 self._if_exists,
                 self._dead_letters,
                 letters_format=self._letters_format,
+                choose=self._choose,
             )
         except BaseException:
             self._home.release()
             raise
         self._journal, self._segments = opened.journal, opened.segments
         self._done, self._before = opened.done, opened.before
+        self.retrying = retrying = opened.retrying
         self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
         self._encoder = Encoder(
-            self._sink, self._holdings, self._home.staging, self._changed, fills_soon=self._fills_soon
+            self._sink,
+            self._holdings,
+            self._home.staging,
+            self._changed,
+            fills_soon=self._fills_soon,
+            retrying=retrying,
         )
-        self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters)
+        self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters, retries=retrying is not None)
         self._next_number = self._publisher.totals.parts
-        self._arrivals = Arrivals(self._units, frontier=self._journal.frontier)
+        units = self._units if retrying is None else [unit for unit in self._units if unit.split in retrying.splits]
+        self._arrivals = Arrivals(units, frontier=self._journal.frontier if units else None)
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
         # A commit waits for the disk, and need not keep an encoder from its work.
         self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
@@ -225,7 +241,10 @@ class Committer:
         if self._schema is not None:
             self._publisher.widen(self._schema)
         crash_point("finish.before")
-        self._journal.finish(hopeless=hopeless)
+        if self.retrying is None:
+            self._journal.finish(hopeless=hopeless)
+        else:
+            self._publisher.finish_retry()
         crash_point("finish.marked")
         self._segments.remove_all()
         self._home.clear_work()

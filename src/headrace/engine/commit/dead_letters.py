@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from headrace.errors import SinkError
 from headrace.sinks import folder
 from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.records.failure import RowFailure
 
@@ -63,6 +65,50 @@ class DeadLetters:
     def publish(self, receipt: str) -> None:
         """Make a file visible; idempotent."""
         folder.publish(receipt, folder=self.path, storage_options=self._storage_options)
+
+    def excerpt(self, receipt: str, lines: Sequence[int], *, number: int) -> str:
+        """Prepare a file that holds the given letters of another one, in the same format."""
+        old = folder.PartReceipt.parse(receipt)
+        assert old is not None, receipt
+        suffix = old.name.rsplit(".", 1)[-1]
+        name = f"failures-{number:05d}.{suffix}"
+        hidden = folder.hidden_path(self._staging, name)
+        with self._reading(old.name) as source:
+            if suffix == "parquet":
+                import pyarrow.parquet as pq
+
+                pq.write_table(pq.read_table(source).take(list(lines)), hidden)
+            else:
+                letters = source.read().splitlines(keepends=True)
+                with open(hidden, "wb") as file:
+                    file.writelines(letters[line] for line in lines)
+        return folder.seal(hidden, folder=self.path, name=name).text()
+
+    def remove(self, receipt: str) -> None:
+        """Remove a visible file; idempotent."""
+        old = folder.PartReceipt.parse(receipt)
+        assert old is not None, receipt
+        local = folder.local_path(self.path)
+        if local is not None:
+            folder.remove_quietly(os.path.join(local, old.name))
+        elif old.name in folder.names_in(self.path, self._storage_options):
+            folder.remove(self.path, [old.name], self._storage_options)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[Any]:
+        local = folder.local_path(self.path)
+        try:
+            if local is not None:
+                with open(os.path.join(local, name), "rb") as file:
+                    yield file
+                return
+        except OSError as error:
+            raise SinkError(
+                f"the dead letters {os.path.join(self.path, name)} cannot be read ({error.strerror}); put the file back"
+            ) from error
+        fs, path = folder.filesystem(self.path, self._storage_options)
+        with folder.reaching(f"{self.path}/{name}"), fs.open(f"{path}/{name}", "rb") as file:
+            yield file
 
 
 def line(failure: RowFailure) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from headrace.engine.commit.holdings import Holdings
     from headrace.engine.commit.part import Part
+    from headrace.engine.commit.retrying import Retrying
+    from headrace.records.block import Block
     from headrace.sinks.sink import PartWriter, Sink
 
 EAGER_BYTES = 2**20
@@ -34,6 +36,7 @@ class Encoder:
         changed: threading.Condition,
         *,
         fills_soon: Callable[[], bool],
+        retrying: Retrying | None = None,
     ) -> None:
         """`changed` guards parts and holdings, and is notified as parts are encoded.
 
@@ -44,6 +47,7 @@ class Encoder:
         self._staging = staging
         self._changed = changed
         self._fills_soon = fills_soon
+        self._retrying = retrying
 
     def wants(self, part: Part) -> bool:
         """Say whether an open part has enough for a helping."""
@@ -83,9 +87,7 @@ class Encoder:
 
     def _write(self, part: Part, piece: Piece) -> None:
         block = self._holdings.block_of(piece)
-        part.failures.extend(block.failures)
-        part.failed.extend(FailedRow.of(failure, block, before=part.written) for failure in block.failures)
-        part.written += block.num_rows
+        self._note(part, block)
         if block.num_rows:
             assert part.schema is not None
             part.writer = part.writer or self._open(part)
@@ -96,6 +98,18 @@ class Encoder:
                 # It will be committed in a moment: nothing is gained by keeping the rows for a segment.
                 part.spent = part.spent or piece.saved is None
                 self._holdings.release_memory(piece)
+
+    def _note(self, part: Part, block: Block) -> None:
+        """Note what the journal has to know of the block's rows."""
+        if self._retrying is None:
+            part.failures.extend(block.failures)
+            part.failed.extend(FailedRow.of(failure, block, before=part.written) for failure in block.failures)
+        else:
+            failures = self._retrying.counted(block)
+            part.failures.extend(failures)
+            part.failed.extend(self._retrying.failed(failures, block))
+            part.answered.extend(self._retrying.answered(block, before=part.written))
+        part.written += block.num_rows
 
     def _prepare(self, part: Part) -> str:
         part.writer = part.writer or self._open(part)

@@ -24,6 +24,8 @@ class FailedRow:
     stage: str
     attempt: int = 1
     siblings: bool = False
+    elsewhere: bool = False
+    """Its letter is in the dead letters of another output."""
 
     @classmethod
     def of(cls, failure: RowFailure, block: Block, *, before: int) -> FailedRow:
@@ -46,4 +48,5 @@ class FailedRow:
             stage=failure.stage,
             attempt=failure.attempt,
             siblings=failure.siblings,
+            elsewhere=failure.elsewhere,
         )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from headrace.errors import ResumeError
 
+SOURCE = "source "
+"""Begins the names of what says how the input is read."""
 AFRESH = 'to start afresh pass if_exists="overwrite" (--overwrite), or choose another output'
 
 
@@ -48,4 +50,21 @@ def check_same_job(folder: str, *, then: JobIdentity, now: JobIdentity, rows: in
         raise ResumeError(
             f"{folder} holds {rows:,} finished rows, but whether this is the same job cannot be known ({reasons});"
             f" pass version= there, so that later runs can go on; {AFRESH}"
+        )
+
+
+def check_same_sources(folder: str, *, then: JobIdentity, now: JobIdentity) -> None:
+    """Return if rows of an output begun as `then` are found again by `now`, whatever is done to them.
+
+    Raises:
+        ResumeError: the input is read in another way.
+    """
+    before, after = (
+        {name: digest for name, digest in identity.components.items() if name.startswith(SOURCE)}
+        for identity in (then, now)
+    )
+    if found := differences(before, after):
+        raise ResumeError(
+            f"{folder}: its failed rows cannot be found again, since the input is read in another way than it was:"
+            f" {'; '.join(found)}. Read it as it was; functions and models may change"
         )

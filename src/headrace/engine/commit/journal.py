@@ -7,6 +7,7 @@ not there, and what it promises without being visible is published again at the 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sqlite3
@@ -20,11 +21,12 @@ import pyarrow as pa
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.identity import AFRESH, JobIdentity
+from headrace.engine.commit.retrying import Answered, RetriedRow
 from headrace.errors import ResumeError, SinkError
 from headrace.records.block import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.engine.commit.done import Place
 
@@ -36,10 +38,16 @@ create table if not exists parts (
     number integer primary key, receipt text, rows integer, nbytes integer, schema blob,
     published integer default 0, rewriting integer default 0);
 create table if not exists letters (
-    number integer primary key, receipt text, rows integer, published integer default 0);
+    number integer primary key, receipt text, rows integer, published integer default 0, solved integer default 0,
+    dropped integer default 0);
 create table if not exists failed (
-    letters integer, line integer, split integer, ordinal integer, place integer, stage text, attempt integer,
-    siblings integer, primary key (letters, line)) without rowid;
+    id integer primary key, letters integer, line integer, split integer, ordinal integer, place integer, stage text,
+    attempt integer, siblings integer);
+create table if not exists retrying (
+    split integer, ordinal integer, place integer, attempt integer, primary key (split, ordinal)) without rowid;
+create table if not exists answered (
+    part integer, row integer, rows integer, split integer, ordinal integer, place integer,
+    primary key (part, row)) without rowid;
 """
 
 
@@ -65,6 +73,8 @@ class PartRecord:
     published: bool = False
     rewriting: bool = False
     """It is being replaced under a wider schema, so that its size is not known for sure."""
+    answered: tuple[Answered, ...] = ()
+    """Where the rows of a retry belong; not read back with the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +85,12 @@ class LettersRecord:
     receipt: str
     rows: int
     published: bool = False
+    solved: int = 0
+    """Letters in the file whose rows have been run again."""
+    dropped: bool = False
+    """The file is to be removed."""
     failed: tuple[FailedRow, ...] = ()
-    """One for each letter, in the order of the file; not read back with the record."""
+    """One for each letter, in the order of the file, and those whose letters are elsewhere; not read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +103,7 @@ class Totals:
     nbytes: int = 0
     dead_letters: int = 0
     letters: int = 0
-    """Files of dead letters."""
+    """Files of dead letters that have been begun, those included that are gone again."""
 
     def plus(self, parts: Sequence[PartRecord], letters: Sequence[LettersRecord], *, with_error: int) -> Totals:
         """Return the totals after a commit."""
@@ -99,7 +113,7 @@ class Totals:
             parts=self.parts + len(parts),
             nbytes=self.nbytes + sum(part.nbytes for part in parts),
             dead_letters=self.dead_letters + sum(letter.rows for letter in letters),
-            letters=self.letters + len(letters),
+            letters=self.letters + sum(bool(letter.receipt) for letter in letters),
         )
 
 
@@ -176,7 +190,8 @@ class Journal:
         with self._lock, self._errors():
             parts = self._db.execute("select coalesce(sum(rows), 0), count(*), coalesce(sum(nbytes), 0) from parts")
             rows, count, nbytes = parts.fetchone()
-            failed, files = self._db.execute("select coalesce(sum(rows), 0), count(*) from letters").fetchone()
+            query = "select coalesce(sum(rows), 0), coalesce(max(number) + 1, 0) from letters"
+            failed, files = self._db.execute(query).fetchone()
         with_error = int(self._meta("with_error") or 0)
         return Totals(rows=rows, with_error=with_error, parts=count, nbytes=nbytes, dead_letters=failed, letters=files)
 
@@ -200,10 +215,13 @@ class Journal:
 
     def letters(self) -> list[LettersRecord]:
         """Return the committed files of dead letters, in order."""
-        query = "select number, receipt, rows, published from letters order by number"
+        query = "select number, receipt, rows, published, solved, dropped from letters order by number"
         with self._lock, self._errors():
             found = self._db.execute(query).fetchall()
-        return [LettersRecord(number=n, receipt=r, rows=c, published=bool(p)) for n, r, c, p in found]
+        return [
+            LettersRecord(number=n, receipt=r, rows=c, published=bool(p), solved=solved, dropped=bool(dropped))
+            for n, r, c, p, solved, dropped in found
+        ]
 
     def commit(
         self,
@@ -223,6 +241,10 @@ class Journal:
                     "insert into parts (number, receipt, rows, nbytes, schema) values (?, ?, ?, ?, ?)",
                     (part.number, part.receipt, part.rows, part.nbytes, schema),
                 )
+                self._db.executemany(
+                    "insert into answered values (?, ?, ?, ?, ?, ?)",
+                    [(part.number, a.row, a.rows, a.split, a.ordinal, a.place) for a in part.answered],
+                )
             for letter in letters:
                 self._add_letters(letter)
             if frontier is not None:
@@ -232,14 +254,80 @@ class Journal:
         crash_point("journal.after")
 
     def failed(self) -> list[FailedRow]:
-        """Return the rows in the dead letters, in the order of the letters."""
-        query = "select split, ordinal, place, stage, attempt, siblings from failed order by letters, line"
+        """Return the rows that have failed and are in no retry, in the order in which they were committed."""
+        query = "select split, ordinal, place, stage, attempt, siblings, line is null from failed order by id"
         with self._lock, self._errors():
             found = self._db.execute(query).fetchall()
         return [
-            FailedRow(split=s, ordinal=o, place=p, stage=stage, attempt=attempt, siblings=bool(siblings))
-            for s, o, p, stage, attempt, siblings in found
+            FailedRow(
+                split=s, ordinal=o, place=p, stage=stage, attempt=a, siblings=bool(siblings), elsewhere=bool(elsewhere)
+            )
+            for s, o, p, stage, a, siblings, elsewhere in found
         ]
+
+    # -- retries -------------------------------------------------------------------------------------------------------
+
+    @property
+    def retries(self) -> bool:
+        """Whether a retry of failed rows has begun and is not finished."""
+        return self._meta("retry") == "begun"
+
+    def retrying(self) -> list[RetriedRow]:
+        """Return the rows of the retry that has begun."""
+        query = "select split, ordinal, place, attempt from retrying order by split, ordinal"
+        with self._lock, self._errors():
+            found = self._db.execute(query).fetchall()
+        return [RetriedRow(split=s, ordinal=o, place=p, attempt=a) for s, o, p, a in found]
+
+    def begin_retry(self, rows: Sequence[RetriedRow]) -> None:
+        """Begin to run failed rows again: from here on they count as not done."""
+        with self._transaction(durable=True):
+            self._db.executemany(
+                "insert into retrying values (?, ?, ?, ?)", [(r.split, r.ordinal, r.place, r.attempt) for r in rows]
+            )
+            chosen = "exists (select 1 from retrying r where r.split = f.split and r.ordinal = f.ordinal)"
+            self._db.execute(
+                "update letters set (rows, solved) = (select letters.rows - count(*), letters.solved + count(*) from"
+                f" failed f where f.letters = letters.number and f.line is not null and {chosen})"
+            )
+            self._db.execute(f"delete from failed as f where {chosen}")
+            self._db.execute("delete from meta where key = 'frontier'")
+            self._set("state", "unfinished")
+            self._set("retry", "begun")
+
+    def go_on_as(self, identity: JobIdentity) -> None:
+        """Note that the functions and models of a job are others from here on."""
+        with self._transaction():
+            self._set("identity", json.dumps([identity.components, identity.unknown]))
+
+    def lines_kept(self, letters: int) -> list[int]:
+        """Return the lines of a file of dead letters whose rows are still failed."""
+        query = "select line from failed where letters = ? order by line"
+        with self._lock, self._errors():
+            return [line for (line,) in self._db.execute(query, (letters,)).fetchall()]
+
+    def finish_retry(self, replaced: Mapping[int, LettersRecord | None]) -> None:
+        """Note that a retry is done; `replaced` says what stands in place of files whose letters are solved in part."""
+        with self._transaction(durable=True):
+            for number, record in replaced.items():
+                if record is not None:
+                    kept = self._db.execute("select line from failed where letters = ? order by line", (number,))
+                    moved = [(record.number, line, number, old) for line, (old,) in enumerate(kept.fetchall())]
+                    self._add_letters(record)
+                    self._db.executemany(
+                        "update failed set letters = ?, line = ? where letters = ? and line = ?", moved
+                    )
+                self._db.execute("update letters set rows = 0, dropped = 1 where number = ?", (number,))
+            self._db.execute("delete from retrying")
+            self._set("retry", "finished")
+            self._set("state", "finished")
+
+    def forget_dropped(self) -> None:
+        """Note that the files of dead letters that were to be removed are gone."""
+        with self._transaction():
+            self._db.execute("delete from letters where dropped")
+
+    # ------------------------------------------------------------------------------------------------------------------
 
     def mark_published(self) -> None:
         """Note that everything committed so far is visible."""
@@ -290,15 +378,22 @@ class Journal:
             self._db.close()
 
     def _add_letters(self, letters: LettersRecord) -> None:
-        self._db.execute(
-            "insert into letters (number, receipt, rows) values (?, ?, ?)",
-            (letters.number, letters.receipt, letters.rows),
-        )
+        if letters.receipt:
+            self._db.execute(
+                "insert into letters (number, receipt, rows) values (?, ?, ?)",
+                (letters.number, letters.receipt, letters.rows),
+            )
+        lines = itertools.count()
         self._db.executemany(
-            "insert into failed values (?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert into failed (letters, line, split, ordinal, place, stage, attempt, siblings)"
+            " values (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (letters.number, line, f.split, f.ordinal, f.place, f.stage, f.attempt, f.siblings)
-                for line, f in enumerate(letters.failed)
+                (
+                    None if f.elsewhere else letters.number,
+                    None if f.elsewhere else next(lines),
+                    *(f.split, f.ordinal, f.place, f.stage, f.attempt, f.siblings),
+                )
+                for f in letters.failed
             ],
         )
 

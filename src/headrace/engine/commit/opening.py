@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.dead_letters import DeadLetters
 from headrace.engine.commit.done import Done, joined
 from headrace.engine.commit.home import OUR_LETTERS
-from headrace.engine.commit.identity import AFRESH, check_same_job
+from headrace.engine.commit.identity import AFRESH, check_same_job, check_same_sources
 from headrace.engine.commit.journal import Journal, Totals
 from headrace.engine.commit.piece import Piece
+from headrace.engine.commit.publisher import settle_letters
+from headrace.engine.commit.retrying import RetriedRow, Retrying
 from headrace.engine.commit.segments import Segments, heads, rows_beyond
 from headrace.errors import OutputExistsError, ResumeError
 from headrace.sinks.folder import local_path, sync
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Range
+    from headrace.engine.commit.failed import FailedRow
     from headrace.engine.commit.home import Home
     from headrace.engine.commit.identity import JobIdentity
     from headrace.records.block import Unit
     from headrace.sinks.sink import Sink
+
+    Choose: TypeAlias = Callable[[Sequence[FailedRow]], Sequence[RetriedRow]]
+    """Which of the failed rows a retry runs again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,8 @@ class Opened:
     """What earlier runs finished, in parts and in segments."""
     recovered: list[Piece] = field(default_factory=list)
     """What lies in segments beyond the frontier."""
+    retrying: Retrying | None = None
+    """The failed rows that this run runs again."""
 
 
 def open_output(
@@ -51,13 +59,19 @@ def open_output(
     dead_letters: str | None,
     *,
     letters_format: LettersFormat = "json",
+    choose: Choose | None = None,
 ) -> Opened:
     """Make an output ready: begun afresh, or mended and gone on with.
 
+    `choose` asks for a retry, and says which of the failed rows it shall run again.
+
     Raises:
-        ResumeError: it belongs to another job, or was damaged.
+        ResumeError: it belongs to another job, or was damaged, or there is nothing to retry yet.
     """
-    journal = _journal(home, identity, units, if_exists, dead_letters)
+    if choose is None:
+        journal = _journal(home, identity, units, if_exists, dead_letters)
+    else:
+        journal = _journal_for_retry(home, identity)
     try:
         where = dead_letters or journal.dead_letters
         letters = None
@@ -67,6 +81,9 @@ def open_output(
         crash_point("open.published")
         _check_parts(home, journal)
         home.clear_staging()
+        if journal.finished:
+            _remove_segments(home)
+        retrying = None if choose is None else _begin_retry(journal, identity, choose)
         segments = Segments(home.segments)
         recovered = [] if journal.finished else _recover(segments, journal)
         segments.trim()
@@ -74,13 +91,15 @@ def open_output(
         journal.close()
         raise
     before = _before(journal.totals, recovered)
+    finished = retrying.finished(units) if retrying is not None else {}
     return Opened(
         journal=journal,
         segments=segments,
         letters=letters,
-        done=_done(journal, recovered, before),
+        done=_done(journal, recovered, before, finished),
         before=before,
         recovered=recovered,
+        retrying=retrying,
     )
 
 
@@ -91,6 +110,11 @@ def _journal(
         journal = Journal(home.journal)
         try:
             then = journal.identity
+            if journal.retries:
+                raise ResumeError(
+                    f"{home.output}: a retry of its failed rows was stopped halfway; go on with it first"
+                    " (job.retry(), or headrace retry)"
+                )
             if journal.hopeless:
                 if_exists = "overwrite"
             elif then is not None and something_finished(home, journal):
@@ -115,6 +139,39 @@ def _journal(
     sync(home.path)
     crash_point("open.created")
     return journal
+
+
+def _journal_for_retry(home: Home, identity: JobIdentity) -> Journal:
+    journal = Journal(home.journal)
+    try:
+        then = journal.identity
+        if then is None or journal.hopeless or not (journal.finished or journal.retries):
+            raise ResumeError(
+                f"{home.output}: failed rows are run again when all others are done; run the job to its end first"
+            )
+        check_same_sources(str(home.output), then=then, now=identity)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def _remove_segments(home: Home) -> None:
+    """Remove what a job left that ended before it could; a retry would take it for answers of its own."""
+    for name in os.listdir(home.segments):
+        os.unlink(os.path.join(home.segments, name))
+
+
+def _begin_retry(journal: Journal, identity: JobIdentity, choose: Choose) -> Retrying:
+    """Begin a retry, or go on with one that was stopped; the functions may be others than they were."""
+    if not journal.retries:
+        rows = choose(journal.failed())
+        if rows:
+            journal.begin_retry(rows)
+            crash_point("retry.begun")
+    if journal.retries:
+        journal.go_on_as(identity)
+    return Retrying(journal.retrying())
 
 
 def something_finished(home: Home, journal: Journal) -> bool:
@@ -146,9 +203,8 @@ def _publish_again(sink: Sink, journal: Journal, letters: DeadLetters | None) ->
     for part in journal.parts():
         if not part.published:
             sink.publish(part.receipt)
-    for letter in journal.letters():
-        if not letter.published and letters is not None:
-            letters.publish(letter.receipt)
+    if letters is not None:
+        settle_letters(journal, letters)
     journal.mark_published()
 
 
@@ -188,13 +244,13 @@ def _before(totals: Totals, pieces: list[Piece]) -> Totals:
     )
 
 
-def _done(journal: Journal, pieces: list[Piece], before: Totals) -> Done:
+def _done(journal: Journal, pieces: list[Piece], before: Totals, finished: Mapping[Unit, tuple[Range, ...]]) -> Done:
     by_unit: dict[Unit, list[Range]] = {}
     for piece in pieces:
         by_unit.setdefault(piece.unit, []).append((piece.start, piece.end))
     return Done(
         frontier=journal.frontier,
-        ranges={unit: joined(ranges) for unit, ranges in by_unit.items()},
+        ranges={**finished, **{unit: joined(ranges) for unit, ranges in by_unit.items()}},
         everything=journal.finished,
         rows=before.rows,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.done import Place
     from headrace.engine.commit.failed import FailedRow
     from headrace.engine.commit.piece import Piece
+    from headrace.engine.commit.retrying import Answered
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
     from headrace.sinks.sink import PartWriter
@@ -88,6 +89,8 @@ class Part:
     failures: list[RowFailure] = field(default_factory=list)
     failed: list[FailedRow] = field(default_factory=list)
     """The journal's entries of the failures; their places count from the part's first row."""
+    answered: list[Answered] = field(default_factory=list)
+    """Where the rows of a retry belong."""
     written: int = 0
     """Rows that the writer has."""
 
@@ -117,6 +120,7 @@ class Part:
             rows=self.rows,
             nbytes=receipt.nbytes if receipt is not None else 0,
             schema=self.schema,
+            answered=tuple(self.answered),
         )
 
     def add(self, piece: Piece) -> None:

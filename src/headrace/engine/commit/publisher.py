@@ -27,11 +27,14 @@ class Publisher:
     what follows it is repeated at the next start until it is done.
     """
 
-    def __init__(self, sink: Sink, home: Home, journal: Journal, letters: DeadLetters | None) -> None:
+    def __init__(
+        self, sink: Sink, home: Home, journal: Journal, letters: DeadLetters | None, *, retries: bool = False
+    ) -> None:
         self._sink = sink
         self._home = home
         self._journal = journal
         self._letters = letters
+        self._retries = retries
         self._totals = journal.totals
 
     @property
@@ -54,6 +57,8 @@ class Publisher:
             self._sink.publish(part.receipt)
             crash_point("part.published")
         for letter in letters:
+            if not letter.receipt:
+                continue
             assert self._letters is not None
             self._letters.publish(letter.receipt)
             crash_point("letters.published")
@@ -85,15 +90,54 @@ class Publisher:
         self._totals = self._journal.totals
 
     def _prepare_letters(self, group: Sequence[Part]) -> list[LettersRecord]:
-        failures = [failure for part in group for failure in part.failures]
-        if not failures:
-            return []
-        assert self._letters is not None, "checked when the failures came"
-        number = self._totals.letters
-        receipt = self._letters.prepare(number, failures)
-        crash_point("letters.prepared")
         failed, before = [], self._totals.rows
         for part in group:
-            failed += [replace(row, place=before + row.place) for row in part.failed]
+            failed += part.failed if self._retries else [replace(row, place=before + row.place) for row in part.failed]
             before += part.rows
+        if not failed:
+            return []
+        failures = [failure for part in group for failure in part.failures if not failure.elsewhere]
+        number, receipt = self._totals.letters, ""
+        if failures:
+            assert self._letters is not None, "checked when the failures came"
+            receipt = self._letters.prepare(number, failures)
+            crash_point("letters.prepared")
         return [LettersRecord(number=number, receipt=receipt, rows=len(failures), failed=tuple(failed))]
+
+    def finish_retry(self) -> None:
+        """Mark a retry as done: letters whose rows were run again go, those that cannot be stay.
+
+        Raises:
+            SinkError: the disk refuses; the next start goes on with it.
+        """
+        replaced: dict[int, LettersRecord | None] = {}
+        number = self._totals.letters
+        for letters in self._journal.letters():
+            if letters.solved:
+                replaced[letters.number] = None
+                if letters.rows:
+                    assert self._letters is not None
+                    kept = self._journal.lines_kept(letters.number)
+                    receipt = self._letters.excerpt(letters.receipt, kept, number=number)
+                    replaced[letters.number] = LettersRecord(number=number, receipt=receipt, rows=len(kept))
+                    number += 1
+        crash_point("retry.prepared")
+        self._journal.finish_retry(replaced)
+        crash_point("retry.finished")
+        if self._letters is not None:
+            settle_letters(self._journal, self._letters)
+        self._totals = self._journal.totals
+
+
+def settle_letters(journal: Journal, letters: DeadLetters) -> None:
+    """Make committed dead letters visible and remove dropped ones; repeated at the next start after a crash."""
+    found = journal.letters()
+    for record in found:
+        if not record.published and not record.dropped:
+            letters.publish(record.receipt)
+    crash_point("letters.republished")
+    for record in found:
+        if record.dropped:
+            letters.remove(record.receipt)
+    journal.mark_published()
+    journal.forget_dropped()
