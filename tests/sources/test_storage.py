@@ -11,7 +11,7 @@ from headrace.sources.storage import ByteStream, byte_ranges, unreadable
 def test_ranges(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(bytes(range(100)))
-    assert b"".join(byte_ranges(str(path), 10, 20, None, chunk_bytes=3)) == bytes(range(10, 20))
+    assert b"".join(map(bytes, byte_ranges(str(path), 10, 20, None, chunk_bytes=3))) == bytes(range(10, 20))
     with ByteStream(str(path), start=90) as stream:
         assert bytes(stream.view(5)) == bytes(range(90, 95))
         assert stream.read(100) == bytes(range(95, 100))

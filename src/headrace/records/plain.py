@@ -101,3 +101,21 @@ def numbers_of(array: pa.Array) -> NDArray[Any] | None:
     view = np.frombuffer(data, dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
     view.flags.writeable = False  # Arrow's memory may lie in an array of the user's
     return view
+
+
+def flags_of(array: pa.Array) -> NDArray[np.bool_]:
+    """Return an Arrow array of booleans as a numpy array of its own; null is False.
+
+    >>> flags_of(pa.array([True, None, False]))
+    array([ True, False, False])
+    """
+
+    def bits(buffer: pa.Buffer) -> NDArray[np.bool_]:
+        packed = np.frombuffer(buffer, dtype=np.uint8)
+        first, last = array.offset, array.offset + len(array)
+        return np.unpackbits(packed, count=last, bitorder="little")[first:].view(np.bool_)
+
+    validity, values = array.buffers()
+    if len(array) == 0:
+        return np.empty(0, dtype=np.bool_)
+    return bits(values) if validity is None else bits(values) & bits(validity)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.records.plain import array_of_numbers, array_of_text, numbers_of
+from headrace.records.plain import array_of_numbers, array_of_text, flags_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,19 +46,42 @@ def infer_cells(cells: pa.Array, null_values: Sequence[str] = ("",)) -> pa.DataT
     >>> [str(infer_cells(pa.array(c))) for c in (["1", ""], ["1", "2.5"], ["007"], ["NA", "1"], [""], ["true"])]
     ['int64', 'double', 'string', 'string', 'null', 'bool']
     """
-    values = cells.filter(pc.invert(_is_null(cells, null_values)))
-    if len(values) == 0:
-        return pa.null()
-    if _all(pc.is_in(values, value_set=array_of_text(TRUE_VALUES + FALSE_VALUES).cast(values.type))):
-        return pa.bool_()
-    ints = pc.match_substring_regex(values, _INT)
-    if _all(ints):
-        return pa.int64() if not len(_beyond_int64(values)) else pa.string()
-    numbers = pc.or_(pc.match_substring_regex(values, _FLOAT), pc.match_substring_regex(values, _WORD_FLOAT))
-    if _all(numbers) and pc.any(pc.match_substring_regex(values, _SURE_FLOAT)).as_py():
-        # "12E4" alone may be a product code; and an integer beyond 64 bits must not be rounded
-        return pa.float64() if not len(_beyond_int64(values.filter(ints))) else pa.string()
-    return pa.string()
+    return infer_portions(cells, [len(cells)], null_values)[0]
+
+
+def infer_portions(cells: pa.Array, lengths: Sequence[int], null_values: Sequence[str] = ("",)) -> list[pa.DataType]:
+    """Return the type of each portion of a text column, as `infer_cells` does, looking at all of them at once.
+
+    >>> [str(type_) for type_ in infer_portions(pa.array(["1", "2.5", "x"]), [1, 2])]
+    ['int64', 'string']
+    """
+    filled = flags_of(pc.invert(_is_null(cells, null_values)))
+    ints = flags_of(pc.match_substring_regex(cells, _INT))
+    beyond = np.zeros(len(cells), dtype=np.bool_)
+    beyond[_beyond_int64(cells, array_of_numbers(ints & filled))] = True
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+
+    def count(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.diff(np.concatenate([[0], np.cumsum(flags & filled)])[edges])
+
+    rows, whole, large = count(filled), count(ints), count(beyond)
+    types = [pa.null() if n == 0 else pa.int64() for n in rows]
+    if (whole < rows).any():
+        words = array_of_text(TRUE_VALUES + FALSE_VALUES).cast(cells.type)
+        truths = count(flags_of(pc.is_in(cells, value_set=words)))
+        numbers = count(
+            flags_of(pc.or_(pc.match_substring_regex(cells, _FLOAT), pc.match_substring_regex(cells, _WORD_FLOAT)))
+        )
+        # "12E4" alone may be a product code
+        sure = count(flags_of(pc.match_substring_regex(cells, _SURE_FLOAT)))
+        for i in np.flatnonzero(whole < rows).tolist():
+            if truths[i] == rows[i]:
+                types[i] = pa.bool_()
+            else:
+                types[i] = pa.float64() if numbers[i] == rows[i] and sure[i] else pa.string()
+    for i in np.flatnonzero(large).tolist():
+        types[i] = pa.string()  # an integer beyond 64 bits must not be rounded
+    return types
 
 
 def convert_cells(
@@ -176,7 +199,3 @@ def _beyond_int64(text: pa.Array, among: pa.Array | None = None) -> NDArray[np.i
 
 def _where(flags: pa.Array) -> NDArray[np.int64]:
     return np.asarray(numbers_of(pc.indices_nonzero(flags)), dtype=np.int64)
-
-
-def _all(flags: pa.Array) -> bool:
-    return bool(pc.all(flags, min_count=0).as_py())

@@ -124,25 +124,40 @@ class CsvSource:
             files = self.fileset.files()
             chosen = sampled(files)
             head_bytes = sample_bytes(len(chosen))
-            samples = [s for s in in_threads(lambda f: self._sample(f, head_bytes), chosen) if s is not None]
+            heads = [h for h in in_threads(lambda f: self._sample(f, head_bytes), chosen) if h is not None]
+            samples = self._typed(heads)
             agreed = agree(samples, dtypes=self.dtypes, type_conflicts=self.type_conflicts, reader=self.name)
             schema = self.added.extend(agreed.schema, (f.path for f in files))
             self._cache["agreement"] = replace(agreed, schema=schema)
         agreement: Agreement = self._cache["agreement"]
         return agreement
 
-    def _sample(self, file: File, head_bytes: int) -> Sample | None:
+    def _sample(self, file: File, head_bytes: int) -> tuple[str, pa.RecordBatch] | None:
+        """Return the cells of the first rows of a file; None where there is nothing in it."""
         data, whole = self._head(file.path, head_bytes)
         names, begin = self.header(data, file.path)
         if not names:
             return None
         end = len(data) if whole else pieces.csv_record_end(data, self.delimiter_byte)
-        text = self.parser(names).cells(data[begin : max(begin, end)])
+        return file.path, self.parser(names).cells(data[begin : max(begin, end)])
+
+    def _typed(self, heads: Sequence[tuple[str, pa.RecordBatch]]) -> list[Sample]:
+        """Find out the types of all files; a column is looked at in all files with the same header at once."""
         forced = {name for name, _ in self.dtypes}
-        fields = {}
-        for name, column in zip(names, text.columns, strict=True):
-            fields[name] = pa.null() if name in forced else cells.infer_cells(cells.decoded(column), self.null_values)
-        return Sample(file.path, pa.schema(fields))
+        alike: dict[tuple[str, ...], list[int]] = {}
+        for at, (_, text) in enumerate(heads):
+            alike.setdefault(tuple(text.schema.names), []).append(at)
+        fields: list[dict[str, pa.DataType]] = [{} for _ in heads]
+        for names, group in alike.items():
+            lengths = [heads[at][1].num_rows for at in group]
+            for number, name in enumerate(names):
+                types = [pa.null()] * len(group)
+                if name not in forced:
+                    column = pa.concat_arrays([heads[at][1].column(number) for at in group])
+                    types = cells.infer_portions(cells.decoded(column), lengths, self.null_values)
+                for at, type_ in zip(group, types, strict=True):
+                    fields[at][name] = type_
+        return [Sample(path, pa.schema(types)) for (path, _), types in zip(heads, fields, strict=True)]
 
     def parser(
         self, names: Sequence[str], types: dict[str, pa.DataType] | None = None, wanted: Sequence[str] = ()

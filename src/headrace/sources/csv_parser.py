@@ -15,7 +15,7 @@ import pyarrow.csv as pcsv
 from headrace.records.types import is_number
 from headrace.sources import cells
 from headrace.sources.assembly import Misfit
-from headrace.sources.pieces import CACHE_BYTES, is_utf8
+from headrace.sources.pieces import SCAN_BYTES, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,14 +164,17 @@ def may_hold_codes(data: bytes | memoryview, delimiter: int) -> bool:
     if len(data) >= 2 and data[0] == 48 and data[1] >= 48:
         return True
     low = max(delimiter, 44) if delimiter < 48 else 44
-    for at in range(0, max(0, len(text) - 2), CACHE_BYTES):
-        part = text[at : at + CACHE_BYTES + 2]
-        hits = part[1:-1] == 48
-        hits &= part[2:] >= 48
-        before = part[:-2] <= low
+    places = max(0, len(text) - 2)
+    zero, after = np.empty((2, min(places, SCAN_BYTES)), dtype=np.bool_)
+    for at in range(0, places, SCAN_BYTES):
+        part = text[at : min(at + SCAN_BYTES, places) + 2]
+        hits, also = zero[: len(part) - 2], after[: len(part) - 2]
+        np.equal(part[1:-1], 48, out=hits)
+        hits &= np.greater_equal(part[2:], 48, out=also)
+        np.less_equal(part[:-2], low, out=also)
         if delimiter > low:
-            before |= part[:-2] == delimiter
-        hits &= before
+            also |= part[:-2] == delimiter
+        hits &= also
         if hits.any() and _begins_cell(text, np.flatnonzero(hits) + at, delimiter):
             return True
     return False

@@ -264,7 +264,7 @@ def _footer_digest(path: str) -> str:
     import os
 
     size = os.path.getsize(path)
-    tail = b"".join(byte_ranges(path, max(0, size - 8), size, None))
+    tail = b"".join(map(bytes, byte_ranges(path, max(0, size - 8), size, None)))
     length = int.from_bytes(tail[:4], "little")
     digest = hashlib.sha256()
     for data in byte_ranges(path, max(0, size - 8 - length), size, None):

@@ -21,8 +21,9 @@ PIECE_BYTES = 4 * 1024 * 1024
 MAX_RECORD_BYTES = 1024 * 1024 * 1024
 """A record beyond this is taken for damage: a quote that never closes, or no text file at all. It fails alone."""
 
-CACHE_BYTES = 256 * 1024
-"""Passes over bytes are made in steps of this size, which stay in the processor's cache."""
+SCAN_BYTES = 2 * 1024 * 1024
+"""Passes over bytes are made in steps of this size. Each step lets the interpreter lock go and has to wait to get it back,
+so smaller ones, which would stay in the processor's cache, lose more than they win while another thread is busy."""
 
 SHOWN_BYTES = 1000
 """How much of a record that cannot be read stands in the dead letters."""
@@ -133,6 +134,21 @@ def is_utf8(data: bytes | memoryview) -> bool:
     return True
 
 
+def count_byte(data: bytes | memoryview, byte: int) -> int:
+    r"""Count one byte; quicker than `bytes.count` where it is frequent.
+
+    >>> count_byte(b'1,"a","b"', 34)
+    4
+    """
+    text = np.frombuffer(data, dtype=np.uint8)
+    found = np.empty(min(len(text), SCAN_BYTES), dtype=np.bool_)
+    count = 0
+    for at in range(0, len(text), SCAN_BYTES):
+        part = text[at : at + SCAN_BYTES]
+        count += int(np.count_nonzero(np.equal(part, byte, out=found[: len(part)])))
+    return count
+
+
 def line_end(data: bytes) -> int:
     r"""Return the place after the last line break.
 
@@ -187,9 +203,7 @@ def cut_unclosed(data: bytes | memoryview, delimiter: int = 44) -> tuple[bytes |
     >>> cut_unclosed(b'1,2\n3,"x\n4,5\n')
     (b'1,2\n', b'3,"x\n4,5\n')
     """
-    text = np.frombuffer(data, dtype=np.uint8)
-    steps = range(0, len(text), CACHE_BYTES)
-    if sum(int(np.count_nonzero(text[i : i + CACHE_BYTES] == _QUOTE)) for i in steps) % 2 == 0:
+    if count_byte(data, _QUOTE) % 2 == 0:
         return data, b""
     data = bytes(data)
     opens, closes = quoted_ranges(data, delimiter)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.errors import MissingDependencyError, NoInputError, SourceError
@@ -80,6 +82,22 @@ def filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any
     return fs, inner
 
 
+class _Scratch(threading.local):
+    """Memory that each thread reads into again and again: fresh megabytes cost more than what is read into them."""
+
+    def __init__(self) -> None:
+        self._room = memoryview(b"")
+
+    def room(self, size: int) -> memoryview:
+        """Return `size` bytes of room."""
+        if len(self._room) < size:
+            self._room = memoryview(np.empty(size, dtype=np.uint8))
+        return self._room[:size]
+
+
+_scratch = _Scratch()
+
+
 class ByteStream:
     """The bytes of a file, or of a range of it, decompressed by the file's suffix.
 
@@ -137,25 +155,31 @@ class ByteStream:
 
     def read(self, size: int) -> bytes:
         """Return `size` bytes, fewer at the end, b"" after it."""
-        data: bytes = self._take(size, "read", b"")
-        return data
-
-    def view(self, size: int) -> memoryview:
-        """Return the same as `read` without copying it out of Arrow's memory; quicker for megabytes."""
-        return memoryview(self._take(size, "read_buffer", b"")).cast("B")  # Arrow hands out signed bytes
-
-    def _take(self, size: int, method: str, nothing: Any) -> Any:
-        if self._left is not None:
-            size = min(size, self._left)
-            if size <= 0:
-                return nothing
+        if (size := self._within(size)) == 0:
+            return b""
         try:
-            data = getattr(self._stream, method)(size)
+            data: bytes = self._stream.read(size)
         except Exception as error:
             raise unreadable(self._path, error) from error
         if self._left is not None:
             self._left -= len(data)
         return data
+
+    def view(self, size: int) -> memoryview:
+        """Return the same as `read` in memory of this thread's, which the next view in this thread overwrites."""
+        if (size := self._within(size)) == 0:
+            return memoryview(b"")
+        room = _scratch.room(size)
+        try:
+            count = self._stream.readinto(room)
+        except Exception as error:
+            raise unreadable(self._path, error) from error
+        if self._left is not None:
+            self._left -= count
+        return room[:count]
+
+    def _within(self, size: int) -> int:
+        return size if self._left is None else max(0, min(size, self._left))
 
     def read_all(self) -> bytes:
         """Return everything that is left."""
@@ -163,11 +187,11 @@ class ByteStream:
 
 
 def byte_ranges(
-    path: str, start: int, end: int, storage_options: Mapping[str, Any] | None, chunk_bytes: int = 1 << 20
-) -> Iterator[bytes]:
-    """Yield the raw bytes `[start, end)` of a file, never decompressed, in chunks."""
+    path: str, start: int, end: int, storage_options: Mapping[str, Any] | None, chunk_bytes: int = 1 << 22
+) -> Iterator[memoryview]:
+    """Yield the raw bytes `[start, end)` of a file, never decompressed, in chunks; each is gone with the next."""
     with ByteStream(path, start=start, end=end, storage_options=storage_options, raw=True) as stream:
-        while data := stream.read(chunk_bytes):
+        while data := stream.view(chunk_bytes):
             yield data
 
 
