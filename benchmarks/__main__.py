@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import shutil
 import sys
@@ -10,6 +11,7 @@ import sys
 from benchmarks.benchmark import FOLDER, MODULES, RESULTS, WORK, Benchmark, Settings, load, say
 from benchmarks.machine import machine
 from benchmarks.outcome import exit_code, outcome, save
+from benchmarks.process import ROOT
 from benchmarks.table import replace_in, table
 
 USAGE = 2
@@ -36,6 +38,7 @@ def run(benchmark: Benchmark, settings: Settings) -> int:
     """Measure one benchmark, save and print its result, and return the exit code."""
     say(f"{benchmark.name}: {benchmark.about}")
     described = machine()
+    compileall.compile_dir(ROOT / "src", quiet=1)  # as pip does on installation; a checkout may have no bytecode
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     measurement = benchmark.measure(settings)

@@ -308,14 +308,14 @@ class _FileReader:
                 elif piece.last:
                     data, unclosed = pieces.cut_unclosed(data, source.delimiter_byte)
                     bad = _never_closed(unclosed) if unclosed else None
-                block = self._block(data, bad, names, first, origin)
-                if block.end > block.start:
-                    yield from block.cut_by_bytes(pieces.PIECE_BYTES)
-                first = block.end[0]
+                for block in self._blocks(data, bad, names, first, origin):
+                    if block.end > block.start:
+                        yield from block.cut_by_bytes(pieces.PIECE_BYTES)
+                    first = block.end[0]
 
-    def _block(
+    def _blocks(
         self, data: bytes | memoryview, bad: Misfit | None, names: list[str], first: int, origin: Origin
-    ) -> Block:
+    ) -> Iterator[Block]:
         source = self.source
         parser = source.parser(
             names,
@@ -324,19 +324,23 @@ class _FileReader:
         )
         parsed = parser.parse(data)
         if bad is not None:
-            parsed.ragged.append((parsed.batch.num_rows + len(parsed.ragged), bad))
-        return block_of(
-            parsed.batch,
-            schema=self.schema,
-            wanted=self.wanted,
-            added=source.added,
-            path=self.extent.path,
-            first=first,
-            origin=origin,
-            unreadable=parsed.ragged,
-            misfits=parsed.misfits,
-            stage=source.name,
-        )
+            parsed.ragged.append((parsed.batches[-1].num_rows + len(parsed.ragged), bad))
+        for number, batch in enumerate(parsed.batches):
+            last = number == len(parsed.batches) - 1  # what failed belongs to an only batch, or lies behind the last
+            block = block_of(
+                batch,
+                schema=self.schema,
+                wanted=self.wanted,
+                added=source.added,
+                path=self.extent.path,
+                first=first,
+                origin=origin,
+                unreadable=parsed.ragged if last else (),
+                misfits=parsed.misfits,
+                stage=source.name,
+            )
+            yield block
+            first = block.end[0]
 
     def _type_of(self, name: str) -> pa.DataType:
         index = self.schema.get_field_index(name)

@@ -15,7 +15,7 @@ import pyarrow.csv as pcsv
 from headrace.records.types import is_number
 from headrace.sources import cells
 from headrace.sources.assembly import Misfit
-from headrace.sources.pieces import SCAN_BYTES, is_utf8
+from headrace.sources.pieces import SCAN_BYTES, count_byte, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 ENCODING_ADVICE = "pass the encoding that the files have, such as encoding='cp1252'"
 
 
+BLOCK_BYTES = 4 * 1024 * 1024
+"""Arrow parses so many bytes at once where it can, in memory that it uses again and again."""
+
+
 @dataclass(slots=True)
 class Parsed:
     """Rows of one piece, and those that are none."""
 
-    batch: pa.RecordBatch
+    batches: list[pa.RecordBatch]
+    """One, or several where no row failed."""
     ragged: list[tuple[int, Misfit]] = field(default_factory=list)
     """Rows with the wrong number of cells, by their number in the piece; not in the batch."""
     misfits: dict[int, Misfit] = field(default_factory=dict)
@@ -54,20 +59,30 @@ class CsvParser:
         r"""Parse whole records.
 
         >>> types = {"a": pa.int64()}
-        >>> CsvParser(names=["a"], types=types, wanted=["a"]).parse(b"1\n2\n").batch.to_pydict()
+        >>> CsvParser(names=["a"], types=types, wanted=["a"]).parse(b"1\n2\n").batches[0].to_pydict()
         {'a': [1, 2]}
         """
-        ragged: list[tuple[int, Misfit]] = []
         include = self.wanted or self.names[:1]
         if not is_utf8(data):
             return self._parse_carefully(data, include)
+        parsed = None
+        if len(data) > BLOCK_BYTES and not count_byte(data, 13):  # Arrow loses a "\n" behind a "\r" that ends a block
+            parsed = self._parse_quickly(data, include, BLOCK_BYTES)
+        parsed = parsed or self._parse_quickly(data, include, len(data) + 1)
+        if parsed is None or self._has_lost_zeros(data, include):
+            return self._parse_carefully(data, include)
+        return parsed
+
+    def _parse_quickly(self, data: bytes | memoryview, include: Sequence[str], block_bytes: int) -> Parsed | None:
+        """Parse with the types as they are; None where something does not fit them."""
+        ragged: list[tuple[int, Misfit]] = []
         try:
-            batch = _one_batch(self._read(data, self.types, include, _collector(ragged)))
-            if not self._has_lost_zeros(data, include):
-                return Parsed(batch, ragged)
+            table = self._read(data, self.types, include, _collector(ragged), block_bytes)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the latter: a type that Arrow's parser does not know
-            pass
-        return self._parse_carefully(data, include)
+            return None
+        if ragged or table.num_rows == 0:
+            return Parsed([_one_batch(table)], ragged)
+        return Parsed(table.to_batches())
 
     def cells(self, data: bytes | memoryview) -> pa.RecordBatch:
         """Return all columns as bytes, rows with the wrong number of cells left out."""
@@ -87,7 +102,7 @@ class CsvParser:
                     raw = {n: text.column(n)[row].as_py() for n in self.names}
                     whole = {n: value.decode(errors="backslashreplace") for n, value in raw.items()}
                     misfits[row] = Misfit(self._misfit(name, whole[name], broken=not is_utf8(raw[name])), whole)
-        return Parsed(pa.RecordBatch.from_arrays(arrays, names=list(include)), ragged, misfits)
+        return Parsed([pa.RecordBatch.from_arrays(arrays, names=list(include))], ragged, misfits)
 
     def _misfit(self, name: str, value: str, *, broken: bool) -> str:
         shown = value if len(value) <= 100 else value[:100] + "…"
@@ -132,16 +147,25 @@ class CsvParser:
         return any(pc.any(pc.match_substring_regex(c, cells.LEADING_ZERO)).as_py() for c in table.columns)
 
     def _read(
-        self, data: bytes | memoryview, types: dict[str, pa.DataType], include: Sequence[str], on_ragged: Any
+        self,
+        data: bytes | memoryview,
+        types: dict[str, pa.DataType],
+        include: Sequence[str],
+        on_ragged: Any,
+        block_bytes: int | None = None,
     ) -> pa.Table:
         if _is_blank(data):
             return pa.table({n: pa.array([], types[n]) for n in include})
         numbers_too = any(pa.types.is_boolean(types[n]) for n in self.forced if n in types)
         return pcsv.read_csv(
             pa.BufferReader(data),
-            # one block: quoted line breaks cannot lie across two
-            read_options=pcsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(self.names)),
-            parse_options=pcsv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=on_ragged),
+            # without `block_bytes` one block: quoted line breaks cannot lie across two
+            read_options=pcsv.ReadOptions(
+                use_threads=False, block_size=block_bytes or len(data) + 1, column_names=list(self.names)
+            ),
+            parse_options=pcsv.ParseOptions(
+                delimiter=self.delimiter, invalid_row_handler=on_ragged, newlines_in_values=block_bytes is not None
+            ),
             convert_options=pcsv.ConvertOptions(
                 column_types=types,
                 include_columns=list(include),
