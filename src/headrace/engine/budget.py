@@ -28,7 +28,7 @@ CHANNEL_BYTES = 4 * 2**20
 """In a channel: a block or two of the usual size, so that memory does not grow with the input."""
 MODEL_INBOX_BYTES = 32 * 2**20
 """In front of a model, whose batches may want many blocks."""
-LOADING_INBOX_BYTES = 128 * 2**20
+LOADING_INBOX_BYTES = 256 * 2**20
 """The same while the model loads: reading goes on meanwhile, on the cores that loading leaves alone."""
 HELD_BYTES = 256 * 2**20
 """What may wait in memory for its turn before reading pauses."""

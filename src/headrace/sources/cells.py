@@ -62,7 +62,8 @@ def infer_portions(cells: pa.Array, lengths: Sequence[int], null_values: Sequenc
     edges = np.concatenate([[0], np.cumsum(lengths)])
 
     def count(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.diff(np.concatenate([[0], np.cumsum(flags & filled)])[edges])
+        counts: NDArray[np.int64] = np.diff(np.concatenate([[0], np.cumsum(flags & filled)])[edges])
+        return counts
 
     rows, whole, large = count(filled), count(ints), count(beyond)
     types = [pa.null() if n == 0 else pa.int64() for n in rows]

@@ -22,8 +22,8 @@ MAX_RECORD_BYTES = 1024 * 1024 * 1024
 """A record beyond this is taken for damage: a quote that never closes, or no text file at all. It fails alone."""
 
 SCAN_BYTES = 2 * 1024 * 1024
-"""Passes over bytes are made in steps of this size. Each step lets the interpreter lock go and has to wait to get it back,
-so smaller ones, which would stay in the processor's cache, lose more than they win while another thread is busy."""
+"""Passes over bytes are made in steps of this size. Each step lets the interpreter lock go and has to wait until it gets it
+back, so smaller ones, which would stay in the processor's cache, lose more than they win beside a busy thread."""
 
 SHOWN_BYTES = 1000
 """How much of a record that cannot be read stands in the dead letters."""

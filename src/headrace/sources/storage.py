@@ -91,7 +91,7 @@ class _Scratch(threading.local):
     def room(self, size: int) -> memoryview:
         """Return `size` bytes of room."""
         if len(self._room) < size:
-            self._room = memoryview(np.empty(size, dtype=np.uint8))
+            self._room = np.empty(size, dtype=np.uint8).data
         return self._room[:size]
 
 
