@@ -302,3 +302,42 @@ def test_identifiers_beside_nulls_survive_every_format(batch_format) -> None:
     ((out,), _) = run([step("map_batches", lambda batch: batch, batch_format=batch_format)], ids)
     assert to_rows(out.batch) == [{"id": large}, {"id": None}, {"id": large + 2}]
     assert out.batch.schema.field("id").type == pa.int64()
+
+
+def clumsy(x):
+    if x % 5 == 3:
+        raise ValueError("no")
+    return x
+
+
+PACED = {
+    "map": lambda row: {"x": 10 * clumsy(row["x"])},
+    "add_column": lambda row: clumsy(row["x"]),
+    "filter": lambda row: clumsy(row["x"]) % 2 == 0,
+    "flat_map": lambda row: [{"y": row["x"]}] * (clumsy(row["x"]) % 3),
+}
+
+
+@pytest.mark.parametrize("on_error", ["dead_letter", "null"])
+@pytest.mark.parametrize("first", ["map", "flat_map"])
+@pytest.mark.parametrize("kind", PACED)
+def test_slow_rows_are_handed_on_one_by_one_with_nothing_else_changed(kind, first, on_error, monkeypatch) -> None:
+    more = {"kwargs": (("column", "y"),)} if kind == "add_column" else {}
+    twice = (lambda row: [row, row]) if first == "flat_map" else (lambda row: row)
+    steps = [Step(name="before", kind=first, function=twice), step(kind, PACED[kind], **more)]
+    block = source(13, END)
+
+    def answers():
+        out, counts = run(steps, block, on_error)
+        assert_covers(block, out)
+        rows = [(b.ordinal_of(i), row) for b in out for i, row in enumerate(to_rows(b.batch))]
+        failed = [(f.ordinal, f.row, f.message) for b in out for f in b.failures]
+        count = counts[kind]
+        numbers = (count.rows_in, count.rows_out, count.failed, count.filtered, count.with_error)
+        return len(out), (rows, failed, numbers, sum(b.errors for b in out))
+
+    one, whole = answers()
+    monkeypatch.setattr("headrace.engine.pace.HAND_ON_SECS", 0.0)
+    many, one_by_one = answers()
+    assert one_by_one == whole
+    assert (one, many) == (1, 26 if first == "flat_map" else 13)

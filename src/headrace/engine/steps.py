@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.engine.attended import Attended
 from headrace.engine.failing import fail_row, stage_error
+from headrace.engine.pace import paced
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with_column
 from headrace.errors import HeadraceError, RowError, StageError
@@ -178,61 +179,61 @@ class _Columns(_StepRunner):
 
 class _Map(_StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
-        rows = Rows(block.batch)
-        out: list[Mapping[str, Any]] = []
-        parents: list[int] = []
-        failures: list[RowFailure] = []
-        nulled = 0
-        for i, row in enumerate(rows.dicts()):
-            try:
-                result = self.function(row)
-                if not isinstance(result, dict):
-                    raise _not_a_row(self.step, result)
-            except HeadraceError:
-                raise
-            except Exception as error:
-                if self.on_error != "null":
-                    failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
-                    continue
-                nulled += 1
-                result = rows.dict_of(i)
-            out.append(result)
-            parents.append(i)
-        self.counts.with_error += nulled
-        kept = np.array(parents, dtype=np.int64) if failures else None
-        yield block.derive(rows.batch_of(out, parents), kept, failures, errors=nulled)
+        rows, pieces, failed = Rows(block.batch), Pieces(block), 0
+        for run in paced(enumerate(rows.dicts())):
+            out: list[Mapping[str, Any]] = []
+            parents: list[int] = []
+            failures: list[RowFailure] = []
+            nulled = 0
+            for i, row in run:
+                try:
+                    result = self.function(row)
+                    if not isinstance(result, dict):
+                        raise _not_a_row(self.step, result)
+                except HeadraceError:
+                    raise
+                except Exception as error:
+                    if self.on_error != "null":
+                        failed += 1
+                        failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i + 1 - failed))
+                        continue
+                    nulled += 1
+                    result = rows.dict_of(i)
+                out.append(result)
+                parents.append(i)
+            self.counts.with_error += nulled
+            kept = _ordinals(block, parents, one_for_one=not failures)
+            yield pieces.piece(rows.batch_of(out, parents), kept, failures, before=i + 1, errors=nulled)
 
 
 class _AddColumn(_StepRunner):
     """One more column; all others stay as they are, untouched."""
 
     def run(self, block: Block) -> Iterator[Block]:
-        rows = Rows(block.batch)
-        values: list[Any] = []
-        parents: list[int] = []
-        failures: list[RowFailure] = []
-        nulled = 0
-        for i, row in enumerate(rows.dicts()):
-            try:
-                value = self.function(row)
-                if isinstance(value, RowError):
-                    raise value
-            except Exception as error:
-                if self.on_error != "null":
-                    failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
-                    continue
-                nulled += 1
-                value = None
-            values.append(value)
-            parents.append(i)
-        self.counts.with_error += nulled
-        batch, kept = block.batch, None
-        if failures:
-            kept = np.array(parents, dtype=np.int64)
-            batch = batch.take(array_of_numbers(kept))
-        yield block.derive(
-            with_column(batch, dict(self.step.kwargs)["column"], to_column(values)), kept, failures, errors=nulled
-        )
+        rows, pieces, failed = Rows(block.batch), Pieces(block), 0
+        for run in paced(enumerate(rows.dicts())):
+            values: list[Any] = []
+            parents: list[int] = []
+            failures: list[RowFailure] = []
+            nulled = 0
+            for i, row in run:
+                try:
+                    value = self.function(row)
+                    if isinstance(value, RowError):
+                        raise value
+                except Exception as error:
+                    if self.on_error != "null":
+                        failed += 1
+                        failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i + 1 - failed))
+                        continue
+                    nulled += 1
+                    value = None
+                values.append(value)
+                parents.append(i)
+            self.counts.with_error += nulled
+            batch = with_column(_taken(block, parents), dict(self.step.kwargs)["column"], to_column(values))
+            kept = _ordinals(block, parents, one_for_one=not failures)
+            yield pieces.piece(batch, kept, failures, before=i + 1, errors=nulled)
 
     def _make(self, step: Step) -> Callable[..., Any]:
         return step.function
@@ -240,21 +241,23 @@ class _AddColumn(_StepRunner):
 
 class _Filter(_StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
-        rows = Rows(block.batch)
-        keep: list[int] = []
-        failures: list[RowFailure] = []
-        for i, row in enumerate(rows.dicts()):
-            try:
-                if self.function(row):
-                    keep.append(i)
-            except Exception as error:
-                failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures)))
-        self.counts.filtered += block.num_rows - len(keep) - len(failures)
-        if len(keep) == block.num_rows:
-            yield block
-            return
-        parents = np.array(keep, dtype=np.int64)
-        yield block.derive(block.batch.take(array_of_numbers(parents)), parents, failures)
+        rows, pieces, failed = Rows(block.batch), Pieces(block), 0
+        for run in paced(enumerate(rows.dicts())):
+            keep: list[int] = []
+            failures: list[RowFailure] = []
+            filtered = 0
+            for i, row in run:
+                try:
+                    if self.function(row):
+                        keep.append(i)
+                    else:
+                        filtered += 1
+                except Exception as error:
+                    failed += 1
+                    failures.append(self.failure(block, i, error, rows.dict_of(i), sound=i + 1 - failed))
+            self.counts.filtered += filtered
+            kept = _ordinals(block, keep, one_for_one=not failures and not filtered)
+            yield pieces.piece(_taken(block, keep), kept, failures, before=i + 1)
 
     def empty(self, block: Block) -> Block:
         return block
@@ -270,33 +273,34 @@ class _FlatMap(_StepRunner):
         return function if self.attempts is None else Attended(function, self.attempts).children
 
     def run(self, block: Block) -> Iterator[Block]:
-        rows = Rows(block.batch)
+        rows, pieces, failed = Rows(block.batch), Pieces(block), 0
         ordinals = block.ordinal_array()
-        pieces = Pieces(block)
-        out: list[Mapping[str, Any]] = []
-        parents: list[int] = []
-        failures: list[RowFailure] = []
-        for i, row in enumerate(rows.dicts()):
-            kept, sent = len(out), False
-            try:
-                for child in self.function(row):
-                    if not isinstance(child, dict):
-                        raise _not_a_row(self.step, child)
-                    if len(out) >= self._limit and (batch := self._full(rows.batch_of(out, parents))) is not None:
-                        yield pieces.inside(batch, ordinals[parents], failures, row=i)
-                        sent = bool(parents) and parents[-1] == i
-                        out, parents, failures, kept = [], [], [], 0
-                    out.append(child)
-                    parents.append(i)
-            except HeadraceError:
-                raise
-            except Exception as error:
-                # Children of this row that are still here go with it; those sent on already are in later hands.
-                del out[kept:], parents[kept:]
-                failure = self.failure(block, i, error, rows.dict_of(i), sound=i - len(failures))
-                failures.append(replace(failure, siblings=failure.siblings or sent))
-        batch = rows.batch_of(out, parents) if out else self.nothing()
-        yield pieces.piece(batch, ordinals[parents], failures, before=None)
+        for run in paced(enumerate(rows.dicts())):
+            out: list[Mapping[str, Any]] = []
+            parents: list[int] = []
+            failures: list[RowFailure] = []
+            for i, row in run:
+                kept, sent = len(out), False
+                try:
+                    for child in self.function(row):
+                        if not isinstance(child, dict):
+                            raise _not_a_row(self.step, child)
+                        if len(out) >= self._limit and (batch := self._full(rows.batch_of(out, parents))) is not None:
+                            yield pieces.inside(batch, ordinals[parents], failures, row=i)
+                            sent = bool(parents) and parents[-1] == i
+                            out, parents, failures, kept = [], [], [], 0
+                        out.append(child)
+                        parents.append(i)
+                except HeadraceError:
+                    raise
+                except Exception as error:
+                    # Children of this row that are still here go with it; those sent on already are in later hands.
+                    del out[kept:], parents[kept:]
+                    failed += 1
+                    failure = self.failure(block, i, error, rows.dict_of(i), sound=i + 1 - failed)
+                    failures.append(replace(failure, siblings=failure.siblings or sent))
+            batch = rows.batch_of(out, parents) if out else self.nothing()
+            yield pieces.piece(batch, ordinals[parents], failures, before=i + 1)
 
     def _full(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Return the batch if it is of normal size, else raise the limit towards that size."""
@@ -377,6 +381,18 @@ _RUNNERS: dict[str, type[_StepRunner]] = {
     "columns": _Columns,
     "add_column": _AddColumn,
 }
+
+
+def _ordinals(block: Block, rows: list[int], *, one_for_one: bool) -> Any:
+    """Return the ordinals of some rows of a block; None where they are dense and no row between them is left out."""
+    return None if one_for_one and block.ordinals is None else block.ordinal_array()[rows]
+
+
+def _taken(block: Block, rows: list[int]) -> pa.RecordBatch:
+    """Return some rows of a block, in ascending order; without a copy where they follow one another."""
+    if not rows or rows[-1] - rows[0] + 1 == len(rows):
+        return block.batch.slice(rows[0] if rows else 0, len(rows))
+    return block.batch.take(array_of_numbers(np.array(rows, dtype=np.int64)))
 
 
 def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[pa.RecordBatch, Any, list[RowFailure]]:
