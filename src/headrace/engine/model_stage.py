@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
 
+JOINED_BYTES = 256 * 2**10
+"""Answered pieces of at most this size are joined; larger ones are not worth a copy."""
 EMIT_SECS = 0.05
 """Answers are sent on at least this often, so that what is finished is soon durable, but not row by row."""
 
@@ -295,13 +297,14 @@ class _Outgoing:
 
     def add(self, piece: Block) -> None:
         """Take a piece; send what waits when it is not its neighbour or has waited long enough."""
-        if self._waiting and not _adjacent(self._waiting[-1], piece):
+        large = piece.nbytes > JOINED_BYTES
+        if self._waiting and (large or not _adjacent(self._waiting[-1], piece)):
             self.flush()
         if not self._waiting:
             self._since = time.perf_counter()
         self._waiting.append(piece)
         waited = time.perf_counter() - self._since
-        if self._stage.outlet.settles or waited >= EMIT_SECS or piece.nbytes > 2**20:
+        if large or self._stage.outlet.settles or waited >= EMIT_SECS:
             self.flush()
 
     def flush(self) -> None:

@@ -15,7 +15,7 @@ import pyarrow.csv as pcsv
 from headrace.records.types import is_number
 from headrace.sources import cells
 from headrace.sources.assembly import Misfit
-from headrace.sources.pieces import SCAN_BYTES, count_byte, is_utf8
+from headrace.sources.pieces import SCAN_BYTES, count_byte, flags, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,7 @@ def may_hold_codes(data: bytes | memoryview, delimiter: int) -> bool:
         return True
     low = max(delimiter, 44) if delimiter < 48 else 44
     places = max(0, len(text) - 2)
-    zero, after = np.empty((2, min(places, SCAN_BYTES)), dtype=np.bool_)
+    zero, after = flags.room(2 * min(places, SCAN_BYTES)).view(np.bool_).reshape(2, -1)
     for at in range(0, places, SCAN_BYTES):
         part = text[at : min(at + SCAN_BYTES, places) + 2]
         hits, also = zero[: len(part) - 2], after[: len(part) - 2]

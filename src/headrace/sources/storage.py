@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.errors import MissingDependencyError, NoInputError, SourceError
+from headrace.sources.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,20 +81,7 @@ def filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any
     return fs, inner
 
 
-class _Scratch(threading.local):
-    """Memory that each thread reads into again and again: fresh megabytes cost more than what is read into them."""
-
-    def __init__(self) -> None:
-        self._room = memoryview(b"")
-
-    def room(self, size: int) -> memoryview:
-        """Return `size` bytes of room."""
-        if len(self._room) < size:
-            self._room = np.empty(size, dtype=np.uint8).data
-        return self._room[:size]
-
-
-_scratch = _Scratch()
+_whole = Scratch()
 
 
 class ByteStream:
@@ -169,7 +155,7 @@ class ByteStream:
         """Return the same as `read` in memory of this thread's, which the next view in this thread overwrites."""
         if (size := self._within(size)) == 0:
             return memoryview(b"")
-        room = _scratch.room(size)
+        room = _whole.room(size).data
         try:
             count = self._stream.readinto(room)
         except Exception as error:
