@@ -46,6 +46,7 @@ STATISTICS = [
     statistics.StageStatistics,
     statistics.StepStatistics,
     statistics.ModelStatistics,
+    statistics.RecallStatistics,
     statistics.SinkStatistics,
 ]
 
@@ -67,6 +68,7 @@ def pages() -> dict[str, str]:
             [
                 ModelHandler,
                 headrace.PredictionResult,
+                headrace.PredictionCache,
                 SklearnModelHandler,
                 OnnxModelHandler,
                 TorchModelHandler,

@@ -7,6 +7,7 @@
 
 from headrace.dataset import Dataset, Job, run
 from headrace.errors import HeadraceError, PlanError, RowError, RunError, RunInterrupted
+from headrace.model.cache import PredictionCache
 from headrace.model.handler import ModelHandler, PredictionResult
 from headrace.plan.retry import Retry
 from headrace.read import (
@@ -31,6 +32,7 @@ __all__ = [
     "Job",
     "ModelHandler",
     "PlanError",
+    "PredictionCache",
     "PredictionResult",
     "Retry",
     "RowError",

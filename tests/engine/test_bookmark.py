@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.bookmark import Cursor, Mark
@@ -43,6 +43,7 @@ def from_mark(blocks: list[Block], mark: Mark | None) -> list[Block]:
     return blocks if mark is None else [piece for block in blocks for piece in mark.done().missing(block)]
 
 
+@settings(deadline=None)
 @given(blocks=inputs(), sizes=st.lists(st.integers(1, 5), min_size=1), ahead=st.integers(0, 3))
 def test_left_and_gone_on_with_at_any_place_every_row_comes_once(blocks, sizes, ahead) -> None:
     expected, got, mark = rows_of(blocks), [], None

@@ -2,6 +2,7 @@
 
 import headrace as hr
 from headrace.engine.budget import Budget
+from headrace.engine.memories import Memories
 from headrace.engine.options import ExecutionOptions
 from headrace.engine.output_stage import WriteStage
 from headrace.engine.state import RunState
@@ -29,6 +30,7 @@ def owned(*jobs) -> list[set[str]]:
         splits={id(read): read.source.splits() for read in plan.reads()},
         committers={id(job.node): OpenOutput() for job in jobs},
         on_split=lambda read, index: None,
+        memories=Memories(plan),
     )
     writes = [stage for stage in wiring.build() if isinstance(stage, WriteStage)]
     by_node = {id(stage.stage.head): stage._owned for stage in writes}

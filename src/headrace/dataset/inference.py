@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError, RowError
+from headrace.model.cache import PredictionCache
 from headrace.plan.columns import Drop
 from headrace.plan.nodes import BatchLimits, InferenceSpec, MapBatches, Node, RunInference
 from headrace.plan.retry import Retry
@@ -53,6 +54,8 @@ def build_inference(
     on_error: Any,
     retry: Any,
     hints: Mapping[str, Any],
+    durability: Any,
+    cache: Any,
     version: str | None,
     name: str | None,
 ) -> Node:
@@ -63,6 +66,7 @@ def build_inference(
     if concurrency < 1:
         raise PlanError(f"concurrency is {concurrency}; it is a number of batches in flight, at least 1")
     check_retry(retry)
+    _check_memory(durability, cache)
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
     if before:
@@ -88,6 +92,8 @@ def build_inference(
         isolation=isolation,
         on_error=on_error,
         hints={key: value for key, value in hints.items() if value is not None},
+        durability=durability,
+        cache=cache,
     )
     if before:
         step = Step(name=_suffixed(label, "/drop_input"), kind="columns", function=Drop((INPUT_COLUMN,)))
@@ -103,6 +109,13 @@ def check_retry(retry: Any) -> None:
     """Raise PlanError unless it is a `Retry` or None."""
     if retry is not None and not isinstance(retry, Retry):
         raise PlanError(f"retry is {retry!r}; pass headrace.Retry(attempts=3) or the like")
+
+
+def _check_memory(durability: Any, cache: Any) -> None:
+    if durability not in ("range", "row"):
+        raise PlanError(f"durability is {durability!r}; answers are made durable by 'range' or by 'row'")
+    if cache is not None and not isinstance(cache, PredictionCache):
+        raise PlanError(f"cache is {cache!r}; pass headrace.PredictionCache('a/folder')")
 
 
 def _limits(

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
     from headrace.plan.retry import Retry
-    from headrace.plan.steps import BatchFormat, Isolation, OnError
+    from headrace.plan.steps import BatchFormat, Durability, Isolation, OnError
 
 
 class Transforms:
@@ -214,6 +215,8 @@ class Transforms:
         num_gpus: float | None = None,
         accelerator: str | None = None,
         min_ram: str | None = None,
+        durability: Durability = "range",
+        cache: PredictionCache | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
@@ -242,6 +245,8 @@ class Transforms:
             num_gpus: accelerators that the step needs, for runners that place it.
             accelerator: kind of accelerator, likewise.
             min_ram: memory that the step needs, likewise.
+            durability: with "row" each answer is on the disk once it is made, for rows that cost seconds or money.
+            cache: where answers to equal inputs are kept, so that they are computed once; see `PredictionCache`.
             version: stands for handler and model content when a job is resumed.
             name: the step's name in plans, reports and messages.
 
@@ -269,6 +274,8 @@ class Transforms:
             on_error=on_error,
             retry=retry,
             hints={"num_gpus": num_gpus, "accelerator": accelerator, "min_ram": min_ram},
+            durability=durability,
+            cache=cache,
             version=version,
             name=name,
         )

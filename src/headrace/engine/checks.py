@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from headrace.engine.identity import answers_identity
 from headrace.engine.processes.travel import check_can_travel
 from headrace.model.checks import check_spec
 from headrace.model.handler import ModelHandler
@@ -24,6 +25,9 @@ def check(plan: Plan) -> None:
     """
     _preload(plan)
     check_plan(plan, check_spec=check_spec, check_travel=check_can_travel)
+    for node in plan.nodes:
+        if isinstance(node, RunInference) and (node.cache is not None or node.durability == "row"):
+            answers_identity(node.spec, plan.name_of(node))
 
 
 def _preload(plan: Plan) -> None:

@@ -13,6 +13,7 @@ from headrace.engine.budget import Budget
 from headrace.engine.channel import Cancelled
 from headrace.engine.choice import Choice
 from headrace.engine.inputs import changes, refuse
+from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
@@ -52,6 +53,7 @@ class Execution:
         self._plan, self._options, self._collected = plan, options, collected
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
+        self._memories = Memories(plan)
         self._committers_behind: dict[int, list[Committer]] = {}
         """By source (id of the node)."""
         self._splits: dict[int, Sequence[Split]] = {}
@@ -96,6 +98,7 @@ class Execution:
             splits=self._splits,
             committers=self._committers,
             on_split=self._note_split,
+            memories=self._memories,
             collected=self._collected,
         )
         self._stages = stages = wiring.build()
@@ -123,6 +126,7 @@ class Execution:
         error = verdict(self._stages, {})
         if isinstance(error, BalanceError):
             raise error
+        self._memories.finish()
 
     def blocks(self) -> Iterator[Block]:
         """Yield the collected blocks in order, then do as `wait()`; leaving early stops the run."""
@@ -144,6 +148,7 @@ class Execution:
         self._closed = True
         if self._stages and not self._state.wait(0):
             self.stop()
+        self._memories.close()
         self._abort()
 
     # -- numbers ---------------------------------------------------------------------------------------------------

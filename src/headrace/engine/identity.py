@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.identity import SOURCE, JobIdentity
-from headrace.errors import ModelLoadError
+from headrace.errors import ModelLoadError, PlanError
 from headrace.model.files import local_copy
 from headrace.plan.data_content import file_digest
 from headrace.plan.fingerprint import Unfingerprintable, fingerprint
@@ -16,7 +16,7 @@ from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, 
 if TYPE_CHECKING:
     from headrace.model.handler import ModelHandler
     from headrace.plan.graph import Plan
-    from headrace.plan.nodes import AnyNode, Output
+    from headrace.plan.nodes import AnyNode, InferenceSpec, Output
 
 
 def identity_of(plan: Plan, output: Output) -> JobIdentity:
@@ -44,6 +44,25 @@ def _contents(plan: Plan, node: AnyNode) -> list[tuple[str, Any]]:
     return [(f"{SOURCE}{name}", (node.shuffle_seed, _settings(node.source))), (f"columns of {name}", node.columns)]
 
 
+def answers_identity(spec: InferenceSpec, name: str) -> str:
+    """Return a digest of all that decides a model's answer to an input: equal in all jobs that use the model alike.
+
+    Raises:
+        PlanError: the handler cannot be compared with that of another run.
+    """
+    handler = type(spec.handler)
+    content: Any = (handler.__qualname__, spec.version) if spec.version is not None else _model(spec.handler)
+    parts = None if isinstance(spec.output, str) else tuple(spec.output)
+    inputs = "column" if isinstance(spec.inputs, str) else spec.inputs
+    try:
+        return fingerprint((content, inputs, parts, spec.model_id_column is not None, dict(spec.inference_args)))
+    except Unfingerprintable as reason:
+        raise PlanError(
+            f"step {name!r} cannot keep answers, because whether a later run has the same model cannot be known:"
+            f" {reason}; pass version= to the step, or leave cache= and durability= out"
+        ) from reason
+
+
 def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
     name = plan.name_of(node)
     if isinstance(node, MapBatches):
@@ -55,9 +74,7 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
         return f"step {name}", (step.kind, step.function, step.args, step.kwargs, step.batch_format, size)
     if isinstance(node, RunInference):
         spec = node.spec
-        handler: Any = spec.version
-        if handler is None:
-            handler = _model(spec.handler)
+        handler = spec.version if spec.version is not None else _model(spec.handler)
         return f"model {name}", (handler, spec.inputs, spec.output, spec.model_id_column, dict(spec.inference_args))
     if isinstance(node, Limit):
         return f"step {name}", ("limit", node.rows)

@@ -24,20 +24,24 @@ from headrace.records.cutter import Pieces
 from headrace.records.plain import array_of_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
     from headrace.engine.processes.replica import ProcessReplica
+    from headrace.engine.recall import Recall
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ModelStatistics
+    from headrace.metrics.statistics import ModelStatistics, RecallStatistics
     from headrace.model.batching import Piece
     from headrace.plan.nodes import RunInference
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
+    from headrace.records.failure import RowFailure
 
 JOINED_BYTES = 256 * 2**10
 """Answered pieces of at most this size are joined; larger ones are not worth a copy."""
@@ -51,6 +55,15 @@ class _Open:
 
     block: Block
     pieces: Pieces
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What a batch has of one block: its rows from `first` on, as a piece of its cover."""
+
+    source: int
+    first: int
+    piece: Block
 
 
 class ModelStage(StageRun):
@@ -71,6 +84,7 @@ class ModelStage(StageRun):
         shared_task: PredictTask,
         make_process: Callable[[str], ProcessReplica] | None,
         make_steps: Callable[[], Task],
+        recall: Recall | None = None,
     ) -> None:
         super().__init__(stage, state, outlet, inbox)
         self._node, self._name, self._on_error, self._gate = node, name, on_error, gate
@@ -90,7 +104,8 @@ class ModelStage(StageRun):
         self._loading = threading.Lock()
         self._loaded = False
         self._users = stage.replicas
-        self._row_counts = StepCounts()
+        self._recall = recall
+        self._row_counts = StepCounts() if recall is None else recall.counts
         if make_process is None:
             state.model_expected()
 
@@ -113,7 +128,7 @@ class ModelStage(StageRun):
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _next(self, clock: StageClock, outgoing: _Outgoing) -> list[Block] | None:
+    def _next(self, clock: StageClock, outgoing: _Outgoing) -> list[_Share] | None:
         """Return the next batch; None at the end of the input. One replica at a time waits for rows."""
         if not self._admission.acquire(blocking=False):
             outgoing.flush()
@@ -124,7 +139,7 @@ class ModelStage(StageRun):
                 now = time.monotonic()
                 while self._observed:
                     self._batcher.observe(*self._observed.popleft())
-                flush = self._ended or (self._gate.closed and self.inbox is not None and self.inbox.fill() == 0)
+                flush = self._ended or self._full_in_front()
                 if (pieces := self._batcher.take(now, flush=flush)) is not None:
                     return self._shares(pieces)
                 if self._ended:
@@ -136,6 +151,12 @@ class ModelStage(StageRun):
                     self.inbox.discard()
         finally:
             self._admission.release()
+
+    def _full_in_front(self) -> bool:
+        """Whether no more rows can come before some of those that are here go on."""
+        if self._recall is not None and self._recall.held_bytes > self._inbox_bytes:
+            return True
+        return self._gate.closed and self.inbox is not None and self.inbox.fill() == 0
 
     def _admit(self, clock: StageClock, outgoing: _Outgoing, now: float) -> None:
         """Take one block in, or note that the time for a batch has come."""
@@ -155,11 +176,18 @@ class ModelStage(StageRun):
             outgoing.add(self._unanswered(block))
             return
         self._opened += 1
-        self._open[self._opened] = _Open(block, Pieces(block))
         self._row_counts.rows_in += block.num_rows
+        if self._recall is not None:
+            asked, ready = self._recall.admit(self._opened, block)
+            for piece in ready:
+                outgoing.add(piece)
+            if asked is None:
+                return
+            block = asked
+        self._open[self._opened] = _Open(block, Pieces(block))
         self._batcher.add(self._opened, block.num_rows, time.monotonic())
 
-    def _shares(self, pieces: Sequence[Piece]) -> list[Block]:
+    def _shares(self, pieces: Sequence[Piece]) -> list[_Share]:
         """Cut the rows of a batch out of their blocks, as pieces of those blocks' cover."""
         shares = []
         for piece in pieces:
@@ -167,7 +195,7 @@ class ModelStage(StageRun):
             block, last = opened.block, piece.first + piece.count
             ordinals = None if block.ordinals is None else block.ordinals[piece.first : last]
             rows = block.batch.slice(piece.first, piece.count)
-            shares.append(opened.pieces.piece(rows, ordinals, (), before=last))
+            shares.append(_Share(piece.source, piece.first, opened.pieces.piece(rows, ordinals, (), before=last)))
             if last >= block.num_rows:
                 del self._open[piece.source]
         return shares
@@ -216,52 +244,55 @@ class ModelStage(StageRun):
         elif last:
             self._task.close()
 
-    def _answer(self, task: Task, shares: list[Block], outgoing: _Outgoing) -> None:
+    def _answer(self, task: Task, shares: list[_Share], outgoing: _Outgoing) -> None:
         """Run one batch and send its rows on."""
-        batch = batch_of([share.batch for share in shares], self._node.spec)
+        batch = batch_of([share.piece.batch for share in shares], self._node.spec)
         started = time.perf_counter()
         (answered,) = task.process(batch)
         seconds = time.perf_counter() - started
         if not answered.failures:
             self._observed.append((batch.num_rows, seconds))
+        settled = self._settled(shares, answered)
         if answered.failures and self._on_error == "fail":
+            if self._recall is not None:
+                list(settled)  # what was answered beside the failure is paid for
             self._raise(answered, shares)
+        for piece in settled:
+            outgoing.add(piece)
+        with self._lock:
+            self._row_counts.seconds += seconds
+            if self._recall is None:
+                self._row_counts.rows_out += answered.num_rows
+                self._row_counts.failed += len(answered.failures)
+                self._row_counts.with_error += answered.errors
+
+    def _settled(self, shares: list[_Share], answered: Block) -> Iterator[Block]:
+        """Give every share its rows of the answered batch; yield what may go on now."""
         first = 0
         for share in shares:
-            outgoing.add(self._settle(share, answered, first))
-            first += share.num_rows
-        with self._lock:
-            self._row_counts.rows_out += answered.num_rows
-            self._row_counts.failed += len(answered.failures)
-            self._row_counts.with_error += answered.errors
-            self._row_counts.seconds += seconds
+            last = first + share.piece.num_rows
+            failures = {f.ordinal - first: f for f in answered.failures if first <= f.ordinal < last}
+            a, b, kept = first, last, None
+            if answered.ordinals is not None:
+                a, b = np.searchsorted(answered.ordinals, [first, last]).tolist()
+            if b - a < last - first:
+                kept = answered.ordinal_array()[a:b] - first
+            answers = answered.batch.slice(a, b - a)
+            if self._recall is not None:
+                rows = share.piece.num_rows
+                yield from self._recall.settle(share.source, share.first, rows, kept, answers, failures)
+            else:
+                yield _with_answers(share.piece, kept, answers, failures, errors=answered.errors if first == 0 else 0)
+            first = last
 
-    def _settle(self, piece: Block, answered: Block, first: int) -> Block:
-        """Give a piece its rows of the answered batch, under the piece's own identity."""
-        last = first + piece.num_rows
-        failures = []
-        for failure in answered.failures:
-            if first <= failure.ordinal < last:
-                failures.append(placed(failure, piece, failure.ordinal - first))
-        rows, parents = piece.batch, None
-        a, b = first, last
-        if answered.ordinals is not None:
-            a, b = np.searchsorted(answered.ordinals, [first, last]).tolist()
-        if b - a < piece.num_rows:
-            parents = answered.ordinal_array()[a:b] - first
-            rows = rows.take(array_of_numbers(parents))
-        for name, column in zip(answered.batch.schema.names, answered.batch.columns, strict=True):
-            rows = with_column(rows, name, column.slice(a, b - a))
-        return piece.derive(rows, parents, failures, errors=answered.errors if first == 0 else 0)
-
-    def _raise(self, answered: Block, shares: list[Block]) -> None:
+    def _raise(self, answered: Block, shares: list[_Share]) -> None:
         failure = answered.failures[0]
         first = 0
-        for share in shares:
-            if failure.ordinal < first + share.num_rows:
-                place = where(share, failure.ordinal - first)
+        for piece in (share.piece for share in shares):
+            if failure.ordinal < first + piece.num_rows:
+                place = where(piece, failure.ordinal - first)
                 break
-            first += share.num_rows
+            first += piece.num_rows
         raise StageError(
             f"step {self._name!r} failed on {place} ({failure.error_type}: {failure.message}); "
             "pass on_error='dead_letter' to set such rows aside and go on"
@@ -281,6 +312,10 @@ class ModelStage(StageRun):
         """Return the model's numbers and the size that the batcher aims at."""
         known = [found for model in list(self._models) if (found := model.statistics()) is not None]
         return replace(merged(known), target_batch_rows=self._batcher.target_rows) if known else None
+
+    def recall_statistics(self) -> RecallStatistics | None:
+        """Return what was answered from memory where the stage has one."""
+        return None if self._recall is None else self._recall.statistics()
 
     def worker_pids(self) -> list[int]:
         """Return the ids of the processes that hold a copy of the model."""
@@ -314,6 +349,22 @@ class _Outgoing:
         block, self._waiting = joined(self._waiting), []
         for out in self._steps.process(block):
             self._stage.emit(out, self._clock)
+
+
+def _with_answers(
+    piece: Block,
+    kept: NDArray[np.int64] | None,
+    answers: pa.RecordBatch,
+    failures: Mapping[int, RowFailure],
+    *,
+    errors: int,
+) -> Block:
+    """Return a piece with the answers to its rows, or to those `kept`, beside them."""
+    rows = piece.batch if kept is None else piece.batch.take(array_of_numbers(kept))
+    for name, column in zip(answers.schema.names, answers.columns, strict=True):
+        rows = with_column(rows, name, column)
+    placed_failures = [placed(failure, piece, row) for row, failure in failures.items()]
+    return piece.derive(rows, kept, placed_failures, errors=errors)
 
 
 def _adjacent(left: Block, right: Block) -> bool:

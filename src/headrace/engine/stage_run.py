@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.engine.outlet import Outlet
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ModelStatistics
+    from headrace.metrics.statistics import ModelStatistics, RecallStatistics
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
 
@@ -146,10 +146,15 @@ class StageRun:
             secs=busy + starved + blocked,
             queue_fill=self.inbox.fill() if self.inbox is not None else 0.0,
             model=self.model_statistics(),
+            recall=self.recall_statistics(),
         )
 
     def model_statistics(self) -> ModelStatistics | None:
         """Return the model's numbers where the stage has one."""
+        return None
+
+    def recall_statistics(self) -> RecallStatistics | None:
+        """Return what was answered from memory where the stage has one."""
         return None
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.retrying import Retrying
+    from headrace.engine.memories import Memories
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.processes.replica import ProcessReplica
     from headrace.engine.stage_run import StageRun
@@ -55,10 +56,12 @@ class Wiring:
         splits: Mapping[int, Sequence[Split]],
         committers: Mapping[int, Committer],
         on_split: Callable[[Read, int], None],
+        memories: Memories,
         collected: Done | None = None,
     ) -> None:
         self._plan, self._state, self._options = plan, state, options
         self._splits, self._committers, self._on_split = splits, committers, on_split
+        self._memories = memories
         self._collected = collected
         """What the caller has had before, where rows are collected."""
         self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
@@ -204,7 +207,9 @@ class Wiring:
     def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
         name = self._plan.name_of(head)
         on_error: OnError = head.on_error or self._options.on_error
-        make = partial(PredictTask, head.spec, name, on_error)
+        recall = self._memories.recall_of(head, on_error=on_error)
+        # What is answered beside a failed row is kept, before the failure ends the run or is written as nulls.
+        make = partial(PredictTask, head.spec, name, on_error if recall is None else "dead_letter")
         return ModelStage(
             stage,
             self._state,
@@ -218,6 +223,7 @@ class Wiring:
             shared_task=make(pause=self._state.pause),
             make_process=self._in_process(make, share=stage.replicas) if stage.isolation == "process" else None,
             make_steps=self._steps(stage),
+            recall=recall,
         )
 
     def _ordered(self, stage: Stage, outlet: Outlet, inbox: Channel, head: Limit | Shuffle) -> StageRun:

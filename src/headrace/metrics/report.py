@@ -12,6 +12,7 @@ from headrace.metrics.quantities import amount, count, duration, percent
 if TYPE_CHECKING:
     from headrace.metrics.statistics import (
         ModelStatistics,
+        RecallStatistics,
         RunStatistics,
         SinkStatistics,
         SourceStatistics,
@@ -126,7 +127,7 @@ def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
     row = [stage.name, f"{stage.replicas} × {stage.kind}", shares]
     if stage.model is not None:
         row.append(_model_cell(stage.model))
-    return row
+    return row if stage.recall is None else [*row, *_recall_cells(stage.recall)]
 
 
 def _model_cell(model: ModelStatistics) -> str:
@@ -135,6 +136,16 @@ def _model_cell(model: ModelStatistics) -> str:
         f" of {model.mean_batch_rows:.1f} rows, p50 {1000 * model.latency_p50_secs:.1f} ms,"
         f" p99 {1000 * model.latency_p99_secs:.1f} ms"
     )
+
+
+def _recall_cells(recall: RecallStatistics) -> list[str]:
+    cells = []
+    if recall.recovered:
+        cells.append(f"{count(recall.recovered, 'answer')} of an earlier run")
+    if recall.hits or recall.misses:
+        held = f" ({amount(recall.cache_bytes)})" if recall.cache_bytes else ""
+        cells.append(f"cache{held}: {recall.hits:,} hits, {count(recall.misses, 'miss', 'misses')}")
+    return cells
 
 
 def _notable(step: StepStatistics) -> bool:

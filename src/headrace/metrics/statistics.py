@@ -84,6 +84,20 @@ def merged(copies: Sequence[ModelStatistics]) -> ModelStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecallStatistics:
+    """How many rows of a model stage needed no model."""
+
+    recovered: int = 0
+    """Rows whose answers an earlier run of the job had kept (durability="row")."""
+    hits: int = 0
+    """Rows answered by the cache, or together with an equal row."""
+    misses: int = 0
+    """Rows that were asked of the model, and whose answers went to the cache."""
+    cache_bytes: int = 0
+    """Bytes in use in the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageStatistics:
     """How one stage (fused steps that run together) spent its replicas' time.
 
@@ -102,6 +116,7 @@ class StageStatistics:
     queue_fill: float = 0.0
     """Share of the input queue's byte budget in use now."""
     model: ModelStatistics | None = None
+    recall: RecallStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

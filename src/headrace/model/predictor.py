@@ -365,7 +365,7 @@ class _Found:
         )
 
     def _column(self, name: str) -> pa.Array:
-        return _join(
+        return joined_column(
             [pa.nulls(count) if answers is None else answers.columns[name] for _, count, answers in self.parts]
         )
 
@@ -378,7 +378,7 @@ class _Found:
         return [id_ or model_id for id_ in ids]
 
 
-def _join(columns: Sequence[pa.Array]) -> pa.Array:
+def joined_column(columns: Sequence[pa.Array]) -> pa.Array:
     """Put the parts of a column together under their common type, as if they had been answered in one batch."""
     if len(columns) == 1:
         return columns[0]

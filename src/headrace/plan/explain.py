@@ -99,6 +99,10 @@ def _model_details(node: RunInference) -> dict[str, Any]:
     size = f"{limits.min_batch_size} to {limits.max_batch_size or 'as fast as possible'}"
     details["batch size"] = size
     details.update({key: value for key, value in node.hints.items() if value is not None})
+    if node.durability == "row":
+        details["durability"] = "row"
+    if node.cache is not None:
+        details["cache"] = node.cache.folder
     return details
 
 

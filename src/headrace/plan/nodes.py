@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
     from headrace.plan.retry import Retry
-    from headrace.plan.steps import IfExists, Isolation, OnError, Step
+    from headrace.plan.steps import Durability, IfExists, Isolation, OnError, Step
     from headrace.sinks.sink import Sink
     from headrace.sources.source import Source
 
@@ -85,6 +86,9 @@ class RunInference:
     on_error: OnError | None = None
     hints: Mapping[str, Any] = field(default_factory=dict)
     """num_gpus, accelerator, min_ram: what runners translate into resource requests."""
+    durability: Durability = "range"
+    """When an answer is safe from a kill: with its range of rows, in the output; or, one by one, when it is made."""
+    cache: PredictionCache | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,6 +16,7 @@ OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
 IfExists: TypeAlias = Literal["resume", "overwrite", "fail"]
 BatchFormat: TypeAlias = Literal["rows", "numpy", "pandas", "pyarrow"]
 Isolation: TypeAlias = Literal["auto", "thread", "process"]
+Durability: TypeAlias = Literal["range", "row"]
 StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns", "add_column"]
 
 

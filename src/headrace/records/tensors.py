@@ -64,6 +64,11 @@ for _type in (TensorType(pa.uint8(), 2), ObjectType()):
     pa.register_extension_type(_type)
 
 
+def has_objects(type_: pa.DataType) -> bool:
+    """Say whether a column holds pickled objects, at any depth."""
+    return isinstance(type_, ObjectType) or any(has_objects(type_.field(i).type) for i in range(type_.num_fields))
+
+
 def tensor_array(arrays: Sequence[NDArray[Any] | None], *, like: TensorType | None = None) -> pa.ExtensionArray:
     """Make a tensor column from arrays of equal dtype and number of dimensions (None is null).
 

@@ -58,6 +58,11 @@ class Home:
         return os.path.join(self.path, "segments")
 
     @property
+    def answers(self) -> str:
+        """The folder of answers that are durable before their rows are."""
+        return os.path.join(self.path, "answers")
+
+    @property
     def has_journal(self) -> bool:
         return bool(self.path) and os.path.exists(self.journal)
 
@@ -105,6 +110,7 @@ class Home:
     def clear(self) -> None:
         """Remove the journal, and with it all that is not visible."""
         remove_journal(self.journal)
+        shutil.rmtree(self.answers, ignore_errors=True)
         for folder in (self.staging, self.segments):
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder, exist_ok=True)

@@ -181,6 +181,7 @@ def something_finished(home: Home, journal: Journal) -> bool:
         or journal.frontier is not None
         or journal.totals.parts > 0
         or any(True for _ in heads(home.segments))
+        or os.path.exists(home.answers)
     )
 
 

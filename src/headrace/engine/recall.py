@@ -1,0 +1,333 @@
+"""Recall: what a model stage knows without asking the model, from earlier runs and from equal rows.
+
+Each block waits here until its rows are answered: those that a memory knows at once, those equal to a row that the
+model is being asked about with that one, all others by the model. A block goes on piece by piece, front to back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.failing import placed
+from headrace.engine.task import StepCounts
+from headrace.engine.user_batches import with_column
+from headrace.errors import StageError
+from headrace.metrics.statistics import RecallStatistics
+from headrace.model.inputs import columns_of
+from headrace.model.predictor import joined_column
+from headrace.records.cutter import Pieces
+from headrace.records.keys import KEY_BYTES, keys_of, layout, row_bytes
+from headrace.records.plain import array_of_numbers
+from headrace.records.position import is_whole
+from headrace.records.tensors import has_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from headrace.model.answer_store import AnswerStore
+    from headrace.plan.nodes import InferenceSpec
+    from headrace.records.block import Block
+    from headrace.records.failure import RowFailure
+
+UNKNOWN, FAILED = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A store of answers, and what is in its keys beside the input."""
+
+    store: AnswerStore
+    salt: str
+    by_row: bool
+    """Whether an answer is that of one row of the job only, rather than of every equal row."""
+
+    def keys(self, block: Block, inputs: NDArray[np.uint8], kinds: str) -> list[bytes]:
+        """Return the key of each row of a block."""
+        salt = f"{self.salt}\0{kinds}"
+        if self.by_row:
+            ordinals = block.ordinal_array().astype("<i8").reshape(-1, 1).view(np.uint8)
+            inputs, salt = np.hstack([ordinals, inputs]), f"{salt}\0{block.unit}"
+        return keys_of(inputs, salt=salt.encode())
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A block of which some rows are not answered yet."""
+
+    number: int
+    block: Block
+    pieces: Pieces
+    own_keys: list[bytes]
+    equal_keys: list[bytes]
+    part: NDArray[np.int64]
+    """For each row, which of `parts` has its answer; or UNKNOWN, FAILED."""
+    row: NDArray[np.int64]
+    """For each row, which row of its part that is."""
+    parts: list[pa.RecordBatch] = field(default_factory=list)
+    failures: dict[int, RowFailure] = field(default_factory=dict)
+    asked: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """The rows that the model is asked about."""
+    sent: int = 0
+    """Rows at the front that have gone on."""
+
+
+class Recall:
+    """Answers rows from memory, and the rest with the model's help; each answer is in the memories before it goes on.
+
+    `own` has the answers of this job, by row; `equal` those of all jobs, by input, and equal rows are asked once.
+    `admit` is called by one thread at a time, `settle` by any.
+    """
+
+    def __init__(
+        self,
+        spec: InferenceSpec,
+        *,
+        name: str,
+        own: Memory | None,
+        equal: Memory | None,
+        nulls: bool,
+    ) -> None:
+        self._spec, self._name, self._nulls = spec, name, nulls
+        self.counts = StepCounts()
+        self._own, self._equal = own, equal
+        output = [spec.output] if isinstance(spec.output, str) else list(spec.output.values())
+        self._names = output if spec.model_id_column is None else [*output, spec.model_id_column]
+        self._lock = threading.Lock()
+        self._waiting: dict[int, _Waiting] = {}
+        self._asked_for: dict[bytes, list[tuple[_Waiting, int]]] = {}
+        """Keys that the model is being asked about, and the equal rows that wait for the answer."""
+        self._repeats = Counter[bytes]()
+        self._recovered = self._hits = self._misses = 0
+        self.held_bytes = 0
+        """Bytes of blocks that wait for answers."""
+
+    def admit(self, number: int, block: Block) -> tuple[Block | None, list[Block]]:
+        """Take a block; return what of it the model has to be asked about, and pieces that may go on at once.
+
+        `number` is the block's name for `settle`. What is asked keeps the rows' identity and the block's cover.
+        """
+        waiting = self._enter(number, block)
+        ready: list[Block] = []
+        rows = np.arange(block.num_rows)
+        if self._own is not None:
+            found = self._own.store.get(waiting.own_keys)
+            ready += self._mark([(waiting, some.places, self._named(some.answers)) for some in found], {})
+            rows = np.flatnonzero(waiting.part == UNKNOWN)
+            self._recovered += block.num_rows - len(rows)
+        if self._equal is not None:
+            unknown, rows = len(rows), self._reserve(waiting, rows)
+            for some in self._equal.store.get([waiting.equal_keys[row] for row in rows.tolist()]):
+                ready += self._spread(waiting, rows[some.places], self._named(some.answers), {})
+            rows = rows[waiting.part[rows] == UNKNOWN]
+            self._hits += unknown - len(rows)
+            self._misses += len(rows)
+        waiting.asked = rows
+        if len(rows) == 0:
+            return None, ready
+        asked = replace(block, failures=(), errors=0)
+        return asked.derive(block.batch.take(array_of_numbers(rows)), rows), ready
+
+    def settle(
+        self,
+        number: int,
+        first: int,
+        count: int,
+        kept: NDArray[np.int64] | None,
+        answers: pa.RecordBatch,
+        failures: Mapping[int, RowFailure],
+    ) -> list[Block]:
+        """Take the model's answers to `count` rows of what was asked of a block, from its row `first` on.
+
+        `kept` names those that `answers` is to (None: all), `failures` has the others; both count from `first`. Returns
+        the pieces, of this block and of others, that may go on now.
+        """
+        waiting = self._waiting[number]
+        rows = waiting.asked[first : first + count]
+        answered = rows if kept is None else rows[kept]
+        self._refuse_objects(answers)
+        if self._equal is not None:
+            self._equal.store.put([waiting.equal_keys[row] for row in answered.tolist()], _nameless(answers))
+        return self._spread(waiting, answered, answers, {int(rows[i]): failure for i, failure in failures.items()})
+
+    def statistics(self) -> RecallStatistics:
+        """Return how many rows needed no model."""
+        return RecallStatistics(
+            recovered=self._recovered,
+            hits=self._hits,
+            misses=self._misses,
+            cache_bytes=self._equal.store.nbytes if self._equal is not None else 0,
+        )
+
+    # -- rows in ---------------------------------------------------------------------------------------------------
+
+    def _enter(self, number: int, block: Block) -> _Waiting:
+        batch, inputs = block.batch, self._spec.inputs
+        names = columns_of(inputs)
+        if names is not None and set(names) <= set(batch.schema.names):
+            batch = batch.select(list(names))
+        matrix = row_bytes(batch.columns, batch.num_rows)
+        # The name of a column that goes in alone means nothing to the model.
+        kinds = layout([""] if isinstance(inputs, str) else batch.schema.names, batch.columns)
+        waiting = _Waiting(
+            number,
+            block,
+            Pieces(block),
+            own_keys=self._numbered(block, self._own.keys(block, matrix, kinds)) if self._own is not None else [],
+            equal_keys=self._equal.keys(block, matrix, kinds) if self._equal is not None else [],
+            part=np.full(block.num_rows, UNKNOWN),
+            row=np.zeros(block.num_rows, dtype=np.int64),
+        )
+        with self._lock:
+            self._waiting[number] = waiting
+            self.held_bytes += block.nbytes
+        return waiting
+
+    def _numbered(self, block: Block, keys: list[bytes]) -> list[bytes]:
+        """Tell equal rows that come of one input row apart by numbers, so that each keeps an answer of its own.
+
+        Which of them has which number is all the same, in this run and in a later one: they are equal.
+        """
+        same = np.diff(block.ordinal_array()) == 0
+        repeated = np.append(not is_whole(block.start), same) | np.append(same, not is_whole(block.end))
+        for row in np.flatnonzero(repeated).tolist():
+            number = self._repeats[keys[row]]
+            self._repeats[keys[row]] += 1
+            if number:
+                keys[row] = hashlib.blake2b(keys[row] + number.to_bytes(8, "little"), digest_size=KEY_BYTES).digest()
+        return keys
+
+    def _reserve(self, waiting: _Waiting, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those rows whose keys nobody asks for yet; the others will be answered with the first.
+
+        They are reserved before the memory is looked into: whoever is let in while an answer is on its way either
+        waits for it here or finds it there.
+        """
+        firsts = []
+        with self._lock:
+            for row in rows.tolist():
+                equal = self._asked_for.get(waiting.equal_keys[row])
+                if equal is None:
+                    self._asked_for[waiting.equal_keys[row]] = []
+                    firsts.append(row)
+                else:
+                    equal.append((waiting, row))
+        return np.array(firsts, dtype=np.int64)
+
+    # -- answers out -----------------------------------------------------------------------------------------------
+
+    def _spread(
+        self,
+        waiting: _Waiting,
+        rows: NDArray[np.int64],
+        answers: pa.RecordBatch,
+        failures: Mapping[int, RowFailure],
+    ) -> list[Block]:
+        """Give answers to the rows of a block and to all that are equal to them."""
+        answered: dict[_Waiting, list[tuple[int, int]]] = defaultdict(list)
+        answered[waiting] = [(row, i) for i, row in enumerate(rows.tolist())]
+        failed = {(waiting, row): failure for row, failure in failures.items()}
+        if self._equal is not None:
+            with self._lock:
+                for row, i in list(answered[waiting]):
+                    for other, equal in self._asked_for.pop(waiting.equal_keys[row]):
+                        answered[other].append((equal, i))
+                for row, failure in failures.items():
+                    for other, equal in self._asked_for.pop(waiting.equal_keys[row]):
+                        failed[other, equal] = failure
+        marks = []
+        for each, pairs in answered.items():
+            to, taken = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+            whole = each is waiting and len(pairs) == len(rows)
+            marks.append((each, to, answers if whole else answers.take(array_of_numbers(taken))))
+        if self._own is not None:
+            for each, to, its in marks:
+                self._own.store.put([each.own_keys[row] for row in to.tolist()], _nameless(its))
+        return self._mark(marks, failed)
+
+    def _mark(
+        self,
+        answered: Sequence[tuple[_Waiting, NDArray[np.int64], pa.RecordBatch]],
+        failed: Mapping[tuple[_Waiting, int], RowFailure],
+    ) -> list[Block]:
+        """Note what became of rows, and return the pieces that may go on for it."""
+        with self._lock:
+            for waiting, rows, answers in answered:
+                waiting.part[rows] = len(waiting.parts)
+                waiting.row[rows] = np.arange(len(rows))
+                waiting.parts.append(answers)
+            for (waiting, row), failure in failed.items():
+                waiting.part[row] = FAILED
+                waiting.failures[row] = placed(failure, waiting.block, row)
+            touched = dict.fromkeys([*(waiting for waiting, _, _ in answered), *(waiting for waiting, _ in failed)])
+            return [piece for waiting in touched for piece in self._advance(waiting)]
+
+    def _advance(self, waiting: _Waiting) -> Iterable[Block]:
+        """Cut off the rows at a block's front that are known."""
+        block, first = waiting.block, waiting.sent
+        unknown = np.flatnonzero(waiting.part[first:] == UNKNOWN)
+        last = first + int(unknown[0]) if len(unknown) else block.num_rows
+        if first == last:
+            return ()
+        waiting.sent = last
+        if last == block.num_rows:
+            del self._waiting[waiting.number]
+            self.held_bytes -= block.nbytes
+        good = waiting.part[first:last] >= 0
+        nulled = int(last - first - good.sum())
+        failures = [] if self._nulls else [f for row, f in sorted(waiting.failures.items()) if first <= row < last]
+        rows = np.arange(first, last) if self._nulls else np.flatnonzero(good) + first
+        self.counts.rows_out += len(rows)
+        self.counts.failed += len(failures)
+        batch, ordinals = block.batch.slice(first, last - first), block.ordinals
+        if len(rows) < last - first:
+            batch, ordinals = batch.take(array_of_numbers(rows - first)), block.ordinal_array()[rows]
+        elif ordinals is not None:
+            ordinals = ordinals[rows]
+        for name, column in zip(self._names, self._columns(waiting, rows), strict=True):
+            batch = with_column(batch, name, column)
+        if not self._nulls:
+            return (waiting.pieces.piece(batch, ordinals, failures, before=last),)
+        self.counts.with_error += nulled
+        return (waiting.pieces.piece(batch, ordinals, (), before=last, errors=nulled),)
+
+    def _columns(self, waiting: _Waiting, rows: NDArray[np.int64]) -> list[pa.Array]:
+        """Return the answers to rows, null where a row failed; such rows too say which model they were put to."""
+        part, row = waiting.part[rows], waiting.row[rows]
+        used = np.unique(part[part >= 0]).tolist()
+        begins = np.cumsum([0, *(waiting.parts[p].num_rows for p in used)])
+        good = part >= 0
+        places = np.where(good, begins[np.searchsorted(used, part)] + row, 0)
+        indices = array_of_numbers(places) if good.all() else pa.array(places, mask=~good)
+        columns = [
+            joined_column([waiting.parts[p].column(i) for p in used]).take(indices) if used else pa.nulls(len(rows))
+            for i in range(len(self._names))
+        ]
+        if self._spec.model_id_column is not None and not good.all():
+            ids = columns[-1].dictionary_decode() if used else columns[-1].cast(pa.string())
+            columns[-1] = ids.fill_null(self._spec.handler.model_id).dictionary_encode()
+        return columns
+
+    def _named(self, answers: pa.RecordBatch) -> pa.RecordBatch:
+        return answers.rename_columns(self._names)
+
+    def _refuse_objects(self, answers: pa.RecordBatch) -> None:
+        for field_ in answers.schema:
+            if has_objects(field_.type):
+                raise StageError(
+                    f"step {self._name!r} answers column {field_.name!r} with Python objects, which neither cache= nor"
+                    " durability='row' can keep; let the handler return numbers, text, bytes, arrays, lists or dicts"
+                )
+
+
+def _nameless(answers: pa.RecordBatch) -> pa.RecordBatch:
+    """Return answers with columns that count, since jobs give equal answers other names."""
+    return answers.rename_columns([str(i) for i in range(answers.num_columns)])
