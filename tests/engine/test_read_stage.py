@@ -18,3 +18,28 @@ def test_only_the_last_block_reaches_the_end() -> None:
 def test_a_split_without_blocks_is_covered_by_one_without_rows() -> None:
     (only,) = up_to_end([])
     assert (only.start, only.end, only.num_rows) == (START, END, 0)
+
+
+def test_a_giant_row_does_not_wait_for_the_next_one(monkeypatch) -> None:
+    monkeypatch.setattr("headrace.engine.read_stage.GIANT_BYTES", 100)
+    made = []
+
+    def blocks():
+        for first, text in enumerate(["a", "b" * 1000, "c"]):
+            made.append(text[0])
+            yield dense_block(pa.record_batch({"x": [text]}), split=0, first=first)
+
+    seen = []
+    for block in up_to_end(blocks()):
+        seen.append((block.num_rows, block.start, block.end))
+        if block.nbytes > 100:
+            assert made == ["a", "b"]
+    assert seen == [(1, (0,), (1,)), (1, (1,), (2,)), (1, (2,), END)]
+
+
+def test_the_end_of_a_split_whose_last_row_is_a_giant(monkeypatch) -> None:
+    monkeypatch.setattr("headrace.engine.read_stage.GIANT_BYTES", 100)
+    block = dense_block(pa.record_batch({"x": ["b" * 1000]}), split=0, first=0)
+    giant, rest = up_to_end([block])
+    assert (giant.end, rest.start, rest.end, rest.num_rows) == ((1,), (1,), END, 0)
+    assert rest.batch.schema == block.batch.schema

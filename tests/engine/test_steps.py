@@ -2,6 +2,7 @@
 
 import decimal
 import itertools
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -218,6 +219,45 @@ def test_large_fan_out_is_cut_into_blocks_of_normal_size() -> None:
     assert sum(b.num_rows for b in out) == 200
     assert len(out) > 3
     assert_covers(block, out)
+
+
+def test_small_children_are_cut_by_number_since_python_objects_are_large() -> None:
+    block = dense_block(pa.record_batch({"n": [200_000]}), split=0, first=0)
+    out, _ = run([step("flat_map", lambda r: ({"k": i} for i in range(r["n"])))], block)
+    assert sum(b.num_rows for b in out) == 200_000
+    assert max(b.num_rows for b in out) <= 65_536
+    assert_covers(block, out)
+
+
+def test_a_map_that_makes_rows_large_is_cut_into_blocks_of_normal_size() -> None:
+    block = dense_block(pa.record_batch({"n": list(range(300))}), split=0, first=5)
+    picture = np.zeros(50_000, dtype="float64")
+
+    def grow(row):
+        if row["n"] % 7 == 3:
+            raise ValueError("no picture")
+        return {"n": row["n"], "picture": picture}
+
+    out, _ = run([step("map", grow, on_error="dead_letter")], block)
+    assert len(out) > 3
+    assert max(b.nbytes for b in out) < 2 * 16 * 2**20
+    assert_covers(block, out)
+    found = [(int(o), r) for b in out for o, r in zip(b.ordinal_array(), b.batch.column("n").to_pylist(), strict=True)]
+    assert found == [(5 + n, n) for n in range(300) if n % 7 != 3]
+    assert [f.ordinal for b in out for f in b.failures] == [5 + n for n in range(300) if n % 7 == 3]
+
+
+def test_a_block_is_kept_by_nobody_once_its_result_is_out() -> None:
+    chain = StepChain([step("map", lambda r: {"y": r["x"]}), step("map", lambda r: {"z": 1})], "fail")
+    chain.open()
+    block = dense_block(pa.record_batch({"x": ["a" * 1000]}), split=0, first=0)
+    gone = weakref.ref(block.batch)
+    pieces = chain.process(block)
+    del block
+    next(pieces)
+    assert gone() is None
+    pieces.close()
+    chain.close()
 
 
 def test_unit_and_lane_pass_through() -> None:

@@ -3,6 +3,7 @@
 import headrace as hr
 from headrace.engine.budget import Budget
 from headrace.engine.memories import Memories
+from headrace.engine.memory import MemoryWatch
 from headrace.engine.options import ExecutionOptions
 from headrace.engine.output_stage import WriteStage
 from headrace.engine.state import RunState
@@ -27,6 +28,7 @@ def owned(*jobs) -> list[set[str]]:
         ExecutionOptions(),
         stages=stages,
         budget=Budget.of(2**30, stages=stages),
+        memory=MemoryWatch(2**30),
         splits={id(read): read.source.splits() for read in plan.reads()},
         committers={id(job.node): OpenOutput() for job in jobs},
         on_split=lambda read, index: None,

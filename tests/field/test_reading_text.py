@@ -88,7 +88,7 @@ def test_files_large_enough_to_be_cut_are_cut_between_rows(num_cpus: int | None,
     for module in ("extents", "csv"):
         monkeypatch.setattr(f"headrace.sources.{module}.SPLIT_BYTES", 200_000)
         monkeypatch.setattr(f"headrace.sources.{module}.CUT_ABOVE_BYTES", 300_000)
-    monkeypatch.setattr(pieces.pieces, "__kwdefaults__", {"whole_bytes": 0, "piece_bytes": 50_000})
+    monkeypatch.setattr(pieces.pieces, "__kwdefaults__", {"delimiter": None, "whole_bytes": 0, "piece_bytes": 50_000})
     data = letters(8_000)
     Path("letters.csv").write_bytes(data)
     statistics = (

@@ -39,7 +39,9 @@ def shrink(patch: pytest.MonkeyPatch, split_bytes: int) -> None:
     for module in (extents, csv_module):
         patch.setattr(module, "SPLIT_BYTES", split_bytes)
         patch.setattr(module, "CUT_ABOVE_BYTES", split_bytes * 3 // 2)
-    patch.setattr(pieces.pieces, "__kwdefaults__", {"whole_bytes": 0, "piece_bytes": split_bytes // 6})
+    patch.setattr(
+        pieces.pieces, "__kwdefaults__", {"delimiter": None, "whole_bytes": 0, "piece_bytes": split_bytes // 6}
+    )
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_cutting_changes_nothing(rows: list[dict[str, Any]], tmp_path_factory: p
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extents, "SPLIT_BYTES", 200)
         patch.setattr(extents, "CUT_ABOVE_BYTES", 300)
-        patch.setattr(pieces.pieces, "__kwdefaults__", {"whole_bytes": 0, "piece_bytes": 70})
+        patch.setattr(pieces.pieces, "__kwdefaults__", {"delimiter": None, "whole_bytes": 0, "piece_bytes": 70})
         out = read(source(path))
     names = list(dict.fromkeys(name for row in rows for name in row))
     assert out.failures == []
@@ -184,7 +184,7 @@ def test_cutting_changes_nothing(rows: list[dict[str, Any]], tmp_path_factory: p
 
 
 def test_reading_from_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces.pieces, "__kwdefaults__", {"whole_bytes": 0, "piece_bytes": 70})
+    monkeypatch.setattr(pieces.pieces, "__kwdefaults__", {"delimiter": None, "whole_bytes": 0, "piece_bytes": 70})
     path = put(tmp_path / "a.jsonl", *({"id": i} for i in range(100)))
     one = source(path)
     whole = read_from(one, one.splits()[0], 0)

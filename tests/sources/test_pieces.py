@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.sources.pieces import csv_record_end, cut_unclosed, first_record_end, is_utf8, line_end, pieces
+from headrace.sources.pieces import csv_record_end, cut_unclosed, first_record_end, is_utf8, pieces
 
 CELL = st.text(alphabet='a1,"\n\r ', max_size=6)
 RECORDS = st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=12)
@@ -39,7 +39,7 @@ def parsed(data: bytes) -> list[list[str]]:
 @given(records=RECORDS, size=st.integers(1, 9), short=st.integers(1, 5))
 def test_pieces_of_csv_are_whole_records(records: list[list[str]], size: int, short: int) -> None:
     data = as_csv(records)
-    found = list(pieces(Bytes(data, short), csv_record_end, piece_bytes=size))
+    found = list(pieces(Bytes(data, short), delimiter=44, piece_bytes=size))
     assert b"".join(piece.data for piece in found) == data
     assert [row for piece in found for row in parsed(bytes(piece.data))] == records
     offset = 0
@@ -80,21 +80,21 @@ def test_unclosed_quote_is_cut_off() -> None:
 
 
 def test_a_small_stream_is_one_piece() -> None:
-    found = list(pieces(Bytes(b"a\nb\nc"), line_end, whole_bytes=100, piece_bytes=2))
+    found = list(pieces(Bytes(b"a\nb\nc"), whole_bytes=100, piece_bytes=2))
     assert [(bytes(p.data), p.last) for p in found] == [(b"a\nb\nc", True)]
 
 
 def test_a_stream_beyond_whole_bytes_is_cut() -> None:
     data = b"a\n" * 20 + b"c"
-    found = list(pieces(Bytes(data), line_end, whole_bytes=3, piece_bytes=2))
+    found = list(pieces(Bytes(data), whole_bytes=3, piece_bytes=2))
     assert b"".join(p.data for p in found) == data
     assert len(found) > 1
 
 
 def test_one_long_line_is_a_line() -> None:
     data = b"x" * 5000 + b"\ny\n"
-    found = list(pieces(Bytes(data), line_end, piece_bytes=16))
-    assert found[0].data.startswith(b"x" * 5000)
+    found = list(pieces(Bytes(data), piece_bytes=16))
+    assert bytes(found[0].data) == b"x" * 5000 + b"\n"
     assert b"".join(p.data for p in found) == data
 
 
@@ -112,7 +112,7 @@ def test_a_record_beyond_the_limit_is_told_and_passed_over_alone(
     data = b"".join(records) if final else b"".join(records)[:-1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.sources.pieces.MAX_RECORD_BYTES", limit)
-        found = list(pieces(Bytes(data), csv_record_end if quoted else line_end, piece_bytes=size))
+        found = list(pieces(Bytes(data), delimiter=44 if quoted else None, piece_bytes=size))
     kept = b"".join(bytes(p.data) for p in found if not p.too_long)
     long = [p for p in found if p.too_long]
     # A record is found too long only when a look at it ends inside it, so that the limit is one of memory, not of form.

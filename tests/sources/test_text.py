@@ -40,7 +40,7 @@ def test_cutting_changes_nothing(lines: list[str], tmp_path_factory: pytest.Temp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extents, "SPLIT_BYTES", 60)
         patch.setattr(extents, "CUT_ABOVE_BYTES", 90)
-        patch.setattr(pieces.pieces, "__kwdefaults__", {"whole_bytes": 0, "piece_bytes": 20})
+        patch.setattr(pieces.pieces, "__kwdefaults__", {"delimiter": None, "whole_bytes": 0, "piece_bytes": 20})
         assert read(TextSource(fileset=FileSet.of(path))).column("text") == lines
 
 

@@ -95,6 +95,7 @@ class Execution:
             self._options,
             stages=self._fused,
             budget=self._budget,
+            memory=self._memory,
             splits=self._splits,
             committers=self._committers,
             on_split=self._note_split,

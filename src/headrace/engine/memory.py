@@ -85,6 +85,15 @@ class MemoryWatch:
         elif used < self._limit_bytes * RELIEVED_SHARE:
             self._press(False)
 
+    def recover(self, timeout_secs: float) -> None:
+        """Wait until half of the limit is free again, if that is soon: a giant row has just been sent on."""
+        deadline = self._clock() + timeout_secs
+        give_back()
+        while self._used(self._workers()) > self._limit_bytes / 2 and self._clock() < deadline:
+            if self._ended.wait(TICK_SECS):
+                return
+            give_back()
+
     def _run(self) -> None:
         while not self._ended.wait(TICK_SECS):
             self.look()

@@ -121,6 +121,7 @@ class ModelStage(StageRun):
                 if task is None:
                     task = self._loaded_task(number)
                 self._answer(task, batch, outgoing)
+                del batch  # it may be large, and is done with
             outgoing.flush()
         finally:
             self._release(task)

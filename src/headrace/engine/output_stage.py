@@ -12,6 +12,7 @@ from headrace.engine.ordered_stage import in_order
 from headrace.engine.outlet import Outlet
 from headrace.engine.stage_run import StageRun
 from headrace.errors import BalanceError
+from headrace.records.giants import giants_apart
 from headrace.sinks.columns import without_objects
 
 if TYPE_CHECKING:
@@ -59,17 +60,8 @@ class WriteStage(StageRun):
 
         An output for which every row failed is closed as such, and the next run begins it afresh.
         """
-        while (block := self.receive(clock)) is not None:
-            if block.failures:
-                for failure in block.failures:
-                    self._causes.setdefault(failure.stage, f"{failure.error_type}: {failure.message}")
-                block = replace(block, failures=self._failures_of(block))
-            block = block.with_batch(without_objects(block.batch))
-            for piece in self.committer.done.missing(block):
-                if self.committer.retrying is not None:
-                    piece = self.committer.retrying.select(piece)
-                self.rows += piece.num_rows
-                self.committer.put(piece)
+        while self._commit_next(clock):
+            pass
         error = verdict(self._behind(), self._causes)
         if isinstance(error, BalanceError):
             raise error
@@ -83,6 +75,24 @@ class WriteStage(StageRun):
         owned = failures_by(self._owned, block)
         others = {name: lane for name, lane in self._steps.items() if name not in self._owned}
         return (*owned, *(replace(failure, elsewhere=True) for failure in failures_by(others, block)))
+
+    def _commit_next(self, clock: StageClock) -> bool:
+        """Hand the next block on; say whether there was one."""
+        block = self.receive(clock)
+        if block is None:
+            return False
+        if block.failures:
+            for failure in block.failures:
+                self._causes.setdefault(failure.stage, f"{failure.error_type}: {failure.message}")
+            block = replace(block, failures=self._failures_of(block))
+        block = block.with_batch(without_objects(block.batch))
+        for missing in self.committer.done.missing(block):
+            if self.committer.retrying is not None:
+                missing = self.committer.retrying.select(missing)
+            for piece in giants_apart(missing):
+                self.rows += piece.num_rows
+                self.committer.put(piece)
+        return True
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sinks report for themselves."""

@@ -6,11 +6,14 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.engine.memory import give_back
 from headrace.engine.stage_run import StageRun
+from headrace.engine.user_batches import no_rows
 from headrace.errors import HeadraceError, SourceError
 from headrace.metrics.statistics import SourceStatistics
 from headrace.records.block import Block, Unit
 from headrace.records.columns import empty_columns
+from headrace.records.giants import GIANT_BYTES
 from headrace.records.position import END, START
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.engine.channel import Gate
     from headrace.engine.clock import StageClock
     from headrace.engine.commit.retrying import Retrying
+    from headrace.engine.memory import MemoryWatch
     from headrace.engine.outlet import Outlet
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 
 LOOK_SECS = 0.02
+GIANT_SECS = 2.0
+"""How long a reader waits, at most, until a giant row has left the memory, before it reads what may be another."""
 
 
 class ReadStage(StageRun):
@@ -44,6 +50,7 @@ class ReadStage(StageRun):
         splits: Sequence[Split],
         base: int,
         gate: Gate,
+        memory: MemoryWatch,
         make_task: Callable[[], Task],
         on_split: Callable[[int], None],
         fail: Callable[[Block], None],
@@ -55,6 +62,7 @@ class ReadStage(StageRun):
         self._splits = splits
         self._base = base
         self._gate = gate
+        self._memory = memory
         self._make_task = make_task
         self._on_split = on_split
         self._fail = fail
@@ -72,21 +80,30 @@ class ReadStage(StageRun):
             self._leave_a_core(number, clock)
             while not self.outlet.unwanted and (index := self._take_split(clock)) is not None:
                 blocks = self._read(index)
-                while self._pass_one(blocks, task, clock):
+                while self._read_one(blocks, task, clock):
                     pass
                 self._count("read", 1)
                 self._count("bytes", self._splits[index].size_bytes)
         finally:
             task.close()
 
-    def _pass_one(self, blocks: Iterator[Block], task: Task, clock: StageClock) -> bool:
+    def _read_one(self, blocks: Iterator[Block], task: Task, clock: StageClock) -> bool:
         """Make the next block of a split and send it on; say whether there was one."""
         with self._gate.turn():
             block = next(blocks, None)
             if block is None:
                 return False
-            for piece in task.process(block):
+            giant = block.nbytes > GIANT_BYTES
+            if giant:
+                give_back()  # what parsing it took, which others will need
+            pieces = task.process(block)
+            del block
+            for piece in pieces:
                 self.emit(piece, clock)
+                del piece
+        if giant:
+            with clock.blocking():
+                self._memory.recover(GIANT_SECS)
         return True
 
     def _leave_a_core(self, number: int, clock: StageClock) -> None:
@@ -124,7 +141,9 @@ class ReadStage(StageRun):
                     self._count("failed", len(block.failures))
                     self._fail(block)
                     block = replace(block, failures=tuple(replace(f, stage=self._name) for f in block.failures))
-                yield block
+                waiting = [block]
+                del block  # it may be large, and is kept by nobody but whoever works on it
+                yield waiting.pop()
                 if self.outlet.unwanted:
                     return
         except HeadraceError:
@@ -154,11 +173,17 @@ class ReadStage(StageRun):
 
 def up_to_end(blocks: Iterable[Block]) -> Iterator[Block]:
     """Let the last block of a split cover it up to its end; a split without rows gives one empty block."""
-    waiting: Block | None = None
+    waiting: list[Block] = []
     for block in blocks:
-        if waiting is not None:
-            yield waiting
-        waiting = block
-    if waiting is None:
-        waiting = Block(batch=empty_columns(0), unit=Unit(0), start=START, end=END)
-    yield replace(waiting, end=END)
+        before = waiting.pop() if waiting else None
+        if before is not None and before.start < before.end:
+            yield before
+        waiting.append(block)
+        if block.nbytes > GIANT_BYTES:  # it does not wait for the next one, which may be another
+            rest = Block(batch=no_rows(block.batch.schema), unit=Unit(0), start=block.end, end=block.end)
+            del before, block
+            yield waiting.pop()
+            waiting.append(rest)
+    if not waiting:
+        waiting.append(Block(batch=empty_columns(0), unit=Unit(0), start=START, end=END))
+    yield replace(waiting.pop(), end=END)

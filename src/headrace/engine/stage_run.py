@@ -77,14 +77,24 @@ class StageRun:
             self._tasks.append(task)
         try:
             task.open()
-            while (block := self.receive(clock)) is not None:
-                for piece in task.process(block):
-                    self.emit(piece, clock)
+            while self._pass_one(task, clock):
                 if self.outlet.unwanted:
                     assert self.inbox is not None
                     self.inbox.discard()
         finally:
             task.close()
+
+    def _pass_one(self, task: Task, clock: StageClock) -> bool:
+        """Pass the next block through a task, keeping nothing of it; say whether there was one."""
+        block = self.receive(clock)
+        if block is None:
+            return False
+        pieces = task.process(block)
+        del block
+        for piece in pieces:
+            self.emit(piece, clock)
+            del piece
+        return True
 
     def _replica(self, number: int) -> None:
         clock = StageClock()

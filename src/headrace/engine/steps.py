@@ -15,6 +15,7 @@ from headrace.engine.failing import fail_row, stage_error
 from headrace.engine.pace import paced
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with_column
+from headrace.engine.weighing import TARGET_BLOCK_BYTES, WEIGHED_ROWS, Weigher
 from headrace.errors import HeadraceError, RowError, StageError
 from headrace.model.attempts import Attempts
 from headrace.records.columns import empty_columns, to_column, to_rows
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
 
-TARGET_BLOCK_BYTES = 16 * 2**20
-"""Size that blocks are cut back to behind a fan-out."""
-
 FIRST_FANOUT_ROWS = 16
 """Children collected before they are weighed for the first time."""
+
+MOST_FANOUT_ROWS = 65_536
+"""Children collected at most: as Python objects small rows take up to twenty times the memory of their columns."""
 
 
 class StepChain:
@@ -75,9 +76,12 @@ class StepChain:
         if index == len(self._runners):
             yield block
             return
-        runner = self._runners[index]
-        for piece in runner.counted(block):
-            yield from self._from(index + 1, piece)
+        pieces = self._runners[index].counted(block)
+        del block  # it may be large, and is kept by nobody but whoever works on it
+        for piece in pieces:
+            following = self._from(index + 1, piece)
+            del piece
+            yield from following
 
 
 class _StepRunner:
@@ -132,11 +136,14 @@ class _StepRunner:
         counts.rows_in += block.num_rows
         before = len(block.failures)
         started = time.perf_counter()
-        for piece in self.run(block):
+        pieces = self.run(block)
+        del block
+        for piece in pieces:
             counts.seconds += time.perf_counter() - started
             counts.rows_out += piece.num_rows
             counts.failed += len(piece.failures)
             yield piece
+            del piece
             started = time.perf_counter()
         counts.seconds += time.perf_counter() - started
         counts.failed -= before
@@ -179,13 +186,17 @@ class _Columns(_StepRunner):
 
 class _Map(_StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
-        rows, pieces, failed = Rows(block.batch), Pieces(block), 0
+        rows, pieces, weigher, failed = Rows(block.batch), Pieces(block), Weigher(), 0
+        result: Any = None
         for run in paced(enumerate(rows.dicts())):
             out: list[Mapping[str, Any]] = []
             parents: list[int] = []
             failures: list[RowFailure] = []
             nulled = 0
             for i, row in run:
+                if weigher.due(len(out)) and weigher.full(len(out), row_bytes=_weight(rows, out, parents)):
+                    yield self._piece(block, pieces, rows.batch_of(out, parents), parents, failures, nulled, before=i)
+                    out, parents, failures, nulled = [], [], [], 0
                 try:
                     result = self.function(row)
                     if not isinstance(result, dict):
@@ -201,9 +212,28 @@ class _Map(_StepRunner):
                     result = rows.dict_of(i)
                 out.append(result)
                 parents.append(i)
-            self.counts.with_error += nulled
-            kept = _ordinals(block, parents, one_for_one=not failures)
-            yield pieces.piece(rows.batch_of(out, parents), kept, failures, before=i + 1, errors=nulled)
+            batch = rows.batch_of(out, parents)
+            waiting = [self._piece(block, pieces, batch, parents, failures, nulled, before=i + 1)]
+            if i + 1 < block.num_rows:
+                yield waiting.pop()
+        # Rows may be large, and are done with.
+        del block, pieces, rows, run, row, result, out, batch
+        yield waiting.pop()
+
+    def _piece(
+        self,
+        block: Block,
+        pieces: Pieces,
+        batch: pa.RecordBatch,
+        parents: list[int],
+        failures: list[RowFailure],
+        nulled: int,
+        *,
+        before: int,
+    ) -> Block:
+        self.counts.with_error += nulled
+        kept = _ordinals(block, parents, one_for_one=not failures)
+        return pieces.piece(batch, kept, failures, before=before, errors=nulled)
 
 
 class _AddColumn(_StepRunner):
@@ -306,8 +336,10 @@ class _FlatMap(_StepRunner):
         """Return the batch if it is of normal size, else raise the limit towards that size."""
         if 2 * batch.nbytes >= TARGET_BLOCK_BYTES:
             return batch
+        if batch.num_rows >= MOST_FANOUT_ROWS:
+            return batch
         wanted = int(TARGET_BLOCK_BYTES * batch.num_rows / max(1, batch.nbytes))
-        self._limit = min(4 * batch.num_rows, max(wanted, batch.num_rows + 1))
+        self._limit = min(MOST_FANOUT_ROWS, 4 * batch.num_rows, max(wanted, batch.num_rows + 1))
         return None
 
 
@@ -407,6 +439,11 @@ def _joined(left: Any, right: Any, first: int, half: int, count: int) -> tuple[p
     if batches:
         batch = concatenated(batches)
     return batch, parents, [*left[2], *right[2]]
+
+
+def _weight(rows: Rows, out: list[Mapping[str, Any]], parents: list[int]) -> float:
+    """Return the bytes a row of the last results."""
+    return float(rows.batch_of(out[-WEIGHED_ROWS:], parents[-WEIGHED_ROWS:]).nbytes) / WEIGHED_ROWS
 
 
 def _not_a_row(step: Step, result: Any) -> Exception:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.retrying import Retrying
     from headrace.engine.memories import Memories
+    from headrace.engine.memory import MemoryWatch
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.processes.replica import ProcessReplica
     from headrace.engine.stage_run import StageRun
@@ -53,6 +54,7 @@ class Wiring:
         *,
         stages: Sequence[Stage],
         budget: Budget,
+        memory: MemoryWatch,
         splits: Mapping[int, Sequence[Split]],
         committers: Mapping[int, Committer],
         on_split: Callable[[Read, int], None],
@@ -65,7 +67,7 @@ class Wiring:
         self._collected = collected
         """What the caller has had before, where rows are collected."""
         self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
-        self._budget = budget
+        self._budget, self._memory = budget, memory
         self._gate = Gate(budget_bytes=budget.held_bytes)
         state.on_stop(self._gate.cancel)
         self._fused = [_within(budget, stage) for stage in stages]
@@ -162,6 +164,7 @@ class Wiring:
                 splits=self._splits[id(head)],
                 base=self._units.base[id(head)],
                 gate=self._gate,
+                memory=self._memory,
                 make_task=self._steps(stage),
                 on_split=partial(self._on_split, head),
                 fail=partial(self._refuse_unreadable, self._plan.name_of(head)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.records.giants import GIANT_BYTES
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, storable
 from headrace.sinks.disk import cannot_write
@@ -17,7 +18,7 @@ from headrace.sinks.json_text import joined, json_texts
 from headrace.sinks.misfits import refuse, text_misfits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from io import BufferedWriter
 
 SLICE_ROWS = 65_536
@@ -81,6 +82,10 @@ class JsonPart:
         assert self._file is not None, "part is closed"
         refuse(text_misfits(batch), sink=f"write_json({self._output})")
         try:
+            if batch.nbytes > GIANT_BYTES:
+                for text in texts_of_giants(batch):
+                    self._file.write(text)
+                return
             for start in range(0, batch.num_rows, SLICE_ROWS):
                 self._file.write(lines(batch.slice(start, SLICE_ROWS)))
         except OSError as error:
@@ -118,8 +123,26 @@ def lines(batch: pa.RecordBatch) -> pa.Buffer | bytes:
     pieces: list[pa.Array | str] = []
     for i, (name, column) in enumerate(zip(batch.schema.names, storable(batch).columns, strict=True)):
         pieces += [("{" if i == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", json_texts(column)]
-    rows = joined(*pieces, "}\n", null="null")
-    # The lines lie one behind the other in the array's data: the file's bytes without another copy.
-    offsets = pa.Array.from_buffers(pa.int64(), len(rows) + 1, [None, rows.buffers()[1]], offset=rows.offset)
-    first, last = offsets[0].as_py(), offsets[len(rows)].as_py()
-    return rows.buffers()[2].slice(first, last - first)
+    return _data_of(joined(*pieces, "}\n", null="null"))
+
+
+def texts_of_giants(batch: pa.RecordBatch) -> Iterator[pa.Buffer | bytes]:
+    r"""Yield the same cell by cell, so that no more than one is in memory as text.
+
+    >>> b"".join(map(bytes, texts_of_giants(pa.record_batch({"id": [1, 2], "x": ["a", None]}))))
+    b'{"id": 1, "x": "a"}\n{"id": 2, "x": null}\n'
+    """
+    names = [json.dumps(name, ensure_ascii=False).encode() for name in batch.schema.names]
+    for row in range(batch.num_rows):
+        for i, (name, column) in enumerate(zip(names, storable(batch.slice(row, 1)).columns, strict=True)):
+            yield (b"{" if i == 0 else b", ") + name + b": "
+            text = json_texts(column)
+            yield b"null" if text.null_count else _data_of(text)
+        yield b"}\n" if names else b"{}\n"
+
+
+def _data_of(texts: pa.Array) -> pa.Buffer:
+    """Return texts one behind the other, as they lie in the array: a file's bytes without another copy."""
+    offsets = pa.Array.from_buffers(pa.int64(), len(texts) + 1, [None, texts.buffers()[1]], offset=texts.offset)
+    first, last = offsets[0].as_py(), offsets[len(texts)].as_py()
+    return texts.buffers()[2].slice(first, last - first)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import SinkError
+from headrace.records.giants import GIANT_BYTES
 from headrace.records.plain import numbers_of
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_objects, storable, storable_schema
@@ -83,7 +84,12 @@ class ParquetSink:
         folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen, storage_options=self.storage_options)
 
     def writer(
-        self, path: str | pa.NativeFile, schema: pa.Schema, *, dictionary: bool | list[str]
+        self,
+        path: str | pa.NativeFile,
+        schema: pa.Schema,
+        *,
+        dictionary: bool | list[str],
+        giants: bool = False,
     ) -> pa.parquet.ParquetWriter:
         """Open pyarrow's writer with this sink's options."""
         import pyarrow.parquet as pq
@@ -91,9 +97,16 @@ class ParquetSink:
         level = self.compression_level
         if level is None and self.compression == "zstd":
             level = 1
+        # Of a giant value Arrow makes six copies for statistics, and one more for the older kind of page.
+        options = {"write_statistics": False, "data_page_version": "2.0"} if giants else {}
         try:
             return pq.ParquetWriter(
-                path, schema, compression=self.compression, compression_level=level, use_dictionary=dictionary
+                path,
+                schema,
+                compression=self.compression,
+                compression_level=level,
+                use_dictionary=dictionary,
+                **options,
             )
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise SinkError(f"{self.name}: {error}") from error
@@ -148,7 +161,12 @@ class ParquetPart:
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         try:
             if self._writer is None:
-                self._writer = self._sink.writer(self._path, self._schema, dictionary=worth_a_dictionary(table))
+                self._writer = self._sink.writer(
+                    self._path,
+                    self._schema,
+                    dictionary=worth_a_dictionary(table),
+                    giants=table.nbytes > GIANT_BYTES,
+                )
             self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         except OSError as error:
             raise cannot_write(self._where, error) from error
@@ -172,7 +190,7 @@ def worth_a_dictionary(table: pa.Table) -> list[str]:
         type_ = column.type
         if pa.types.is_dictionary(type_):
             chosen.append(name)
-        elif not pa.types.is_nested(type_) and not pa.types.is_null(type_) and len(column):
+        elif not pa.types.is_nested(type_) and not pa.types.is_null(type_) and 0 < column.nbytes <= GIANT_BYTES:
             sample = column.chunk(0).slice(0, SAMPLE_ROWS)
             if len(sample) and _distinct(sample) < len(sample) / 2:
                 chosen.append(name)

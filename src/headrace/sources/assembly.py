@@ -16,7 +16,7 @@ from headrace.records.plain import array_of_numbers
 from headrace.sources.partitions import constant_column, partition_schema, partition_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.records.block import Origin
     from headrace.sources.source import Split
@@ -64,6 +64,22 @@ class Added:
 
 
 NOTHING_ADDED = Added()
+
+
+class Following:
+    """Blocks that follow one another, and the ordinal behind the last one so far; none of them is kept."""
+
+    def __init__(self, blocks: Iterator[Block], first: int) -> None:
+        self._blocks = blocks
+        self.end = first
+
+    def __iter__(self) -> Following:
+        return self
+
+    def __next__(self) -> Block:
+        block = next(self._blocks)
+        self.end = block.end[0]
+        return block
 
 
 def block_of(

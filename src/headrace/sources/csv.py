@@ -23,7 +23,7 @@ from headrace.sources.agreement import (
     sampled,
     select_columns,
 )
-from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.csv_parser import ENCODING_ADVICE, CsvParser
 from headrace.sources.extents import CUT_ABOVE_BYTES, SPLIT_BYTES, aligned, fingerprint_of, plan_splits, version_of
 from headrace.sources.storage import ByteStream, codec_of, is_url
@@ -114,10 +114,9 @@ class CsvSource:
         first = 0
         for extent in split.detail.extents:
             reader = _FileReader(self, extent, schema, None if wanted is None else tuple(wanted))
-            for block in reader.blocks(first):
-                first = block.end[0]
-                if first > start:
-                    yield block
+            blocks = Following(reader.blocks(first), first)
+            yield from filter(lambda block: block.end[0] > start, blocks)
+            first = blocks.end
 
     def _agreement(self) -> Agreement:
         if "agreement" not in self._cache:
@@ -196,7 +195,7 @@ class CsvSource:
         cuts: list[int] = []
         last = 0
         with ByteStream(file.path, end=file.size_bytes) as stream:
-            for piece in pieces.pieces(stream, self.record_end):
+            for piece in pieces.pieces(stream, delimiter=self.delimiter_byte):
                 if piece.offset - last >= SPLIT_BYTES and file.size_bytes - piece.offset >= SPLIT_BYTES // 4:
                     last = piece.offset
                     cuts.append(last)
@@ -211,10 +210,6 @@ class CsvSource:
     def delimiter_byte(self) -> int:
         """The delimiter as a number."""
         return ord(self.delimiter)
-
-    def record_end(self, data: bytes) -> int:
-        """Return the end of the last whole record."""
-        return pieces.csv_record_end(data, self.delimiter_byte)
 
     def open(self, path: str, start: int = 0, end: int | None = None) -> Any:
         """Open a file as a stream of UTF-8."""
@@ -295,7 +290,7 @@ class _FileReader:
         if extent.start:
             names, _ = source.header(source._head(extent.path, _HEADER_BYTES)[0], extent.path)
         with source.open(extent.path, extent.start, extent.end) as stream:
-            parts = pieces.pieces(stream, source.record_end, whole_bytes=CUT_ABOVE_BYTES)
+            parts = pieces.pieces(stream, delimiter=source.delimiter_byte, whole_bytes=CUT_ABOVE_BYTES)
             for piece in parts:
                 data, bad = piece.data, None
                 if piece.offset == 0 and not extent.start:
@@ -308,10 +303,14 @@ class _FileReader:
                 elif piece.last:
                     data, unclosed = pieces.cut_unclosed(data, source.delimiter_byte)
                     bad = _never_closed(unclosed) if unclosed else None
-                for block in self._blocks(data, bad, names, first, origin):
-                    if block.end > block.start:
-                        yield from block.cut_by_bytes(pieces.PIECE_BYTES)
-                    first = block.end[0]
+                blocks = Following(self._blocks(data, bad, names, first, origin), first)
+                del piece, data  # of what is sent on nothing is kept: it may be large
+                for block in blocks:
+                    waiting = block.cut_by_bytes(pieces.PIECE_BYTES) if block.end > block.start else []
+                    del block
+                    while waiting:
+                        yield waiting.pop(0)
+                first = blocks.end
 
     def _blocks(
         self, data: bytes | memoryview, bad: Misfit | None, names: list[str], first: int, origin: Origin
@@ -323,10 +322,12 @@ class _FileReader:
             wanted=names if self.wanted is None else [n for n in names if n in set(self.wanted)],
         )
         parsed = parser.parse(data)
+        del data
         if bad is not None:
             parsed.ragged.append((parsed.batches[-1].num_rows + len(parsed.ragged), bad))
-        for number, batch in enumerate(parsed.batches):
-            last = number == len(parsed.batches) - 1  # what failed belongs to an only batch, or lies behind the last
+        while parsed.batches:
+            batch = parsed.batches.pop(0)
+            last = not parsed.batches  # what failed belongs to an only batch, or lies behind the last
             block = block_of(
                 batch,
                 schema=self.schema,
@@ -339,8 +340,9 @@ class _FileReader:
                 misfits=parsed.misfits,
                 stage=source.name,
             )
-            yield block
-            first = block.end[0]
+            first, waiting = block.end[0], [block]
+            del batch, block
+            yield waiting.pop()
 
     def _type_of(self, name: str) -> pa.DataType:
         index = self.schema.get_field_index(name)

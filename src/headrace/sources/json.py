@@ -25,7 +25,7 @@ from headrace.sources.agreement import (
     sampled,
     select_columns,
 )
-from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
 from headrace.sources.json_values import MisfitError, Target, inferred, widened
 from headrace.sources.storage import ByteStream
@@ -94,10 +94,9 @@ class JsonSource:
         first = 0
         for extent in split.detail.extents:
             reader = _FileReader(self, extent, agreement, None if wanted is None else tuple(wanted))
-            for block in reader.blocks(first):
-                first = block.end[0]
-                if first > start:
-                    yield block
+            blocks = Following(reader.blocks(first), first)
+            yield from filter(lambda block: block.end[0] > start, blocks)
+            first = blocks.end
 
     def _agreement(self) -> Agreement:
         if "agreement" not in self._cache:
@@ -188,22 +187,24 @@ class _FileReader:
         extent = aligned(self.extent, self.source.fileset.storage_options)
         origin = Origin(self.extent.label if self.extent.start else self.extent.path, first)
         with self.source.open(extent.path, extent.start, extent.end) as stream:
-            for piece in pieces.pieces(stream, pieces.line_end):
-                data = bytes(piece.data)
-                if piece.offset == 0 and not extent.start:
-                    data = data.removeprefix(pieces.BOM)
-                if not data or data.isspace():
+            for piece in pieces.pieces(stream):
+                data = piece.data
+                if piece.offset == 0 and not extent.start and data[:3] == pieces.BOM:
+                    data = data[3:]
+                if pieces.is_blank(data):
                     continue
                 block = self._block(data, first, origin, too_long=pieces.too_long(piece) if piece.too_long else None)
                 first = block.end[0]
-                yield block
+                waiting = [block]
+                del piece, data, block  # of what is sent on nothing is kept: it may be large
+                yield waiting.pop()
 
-    def _block(self, data: bytes, first: int, origin: Origin, *, too_long: Misfit | None) -> Block:
+    def _block(self, data: bytes | memoryview, first: int, origin: Origin, *, too_long: Misfit | None) -> Block:
         batch = self._parse_fast(data) if too_long is None else None
         bad_lines: list[tuple[int, Misfit]] = []
         misfits: dict[int, Misfit] = {}
         if batch is None:
-            batch, bad_lines, misfits = self._parse_lines(data if too_long is None else b"")
+            batch, bad_lines, misfits = self._parse_lines(bytes(data) if too_long is None else b"")
         if too_long is not None:
             bad_lines = [(0, too_long)]
         return block_of(
@@ -219,7 +220,7 @@ class _FileReader:
             misfits=misfits,
         )
 
-    def _parse_fast(self, data: bytes) -> pa.RecordBatch | None:
+    def _parse_fast(self, data: bytes | memoryview) -> pa.RecordBatch | None:
         """Let Arrow parse it; None where it fails, or would take text for times or round an integer."""
         own = self._own_schema()
         types = dict(zip(own.names, own.types, strict=True))

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 PARQUET_PATTERNS = ("*.parquet", "*.pq", "*.parq")
 BLOCK_BYTES = 8 * 1024 * 1024
+PAGED_ABOVE_BYTES = 64 * 1024 * 1024
+"""Row groups beyond this are read page by page: their columns would lie in memory as they are in the file."""
+PAGE_BUFFER_BYTES = 1024 * 1024
 
 _ADVICE = "read the files apart and cast one of them with map_batches, then union them"
 
@@ -112,12 +115,10 @@ class ParquetSource:
         wanted = self.columns if columns is None else tuple(columns)
         first = 0
         for extent in split.detail.extents:
-            with self._open(extent.path) as file:
+            with self._open(extent.path, paged=split.size_bytes > PAGED_ABOVE_BYTES) as file:
                 origin = Origin(extent.label if isinstance(extent, RowGroups) else extent.path, first)
                 try:
-                    for block in self._blocks(file, extent, wanted, first, start, origin):
-                        first = block.end[0]
-                        yield block
+                    yield from self._blocks(file, extent, wanted, first, start, origin)
                 except (pa.ArrowException, OSError) as error:
                     raise unreadable(extent.path, error) from error
                 first = origin.base + _rows_of(file, extent)
@@ -147,7 +148,9 @@ class ParquetSource:
                     batch = _conformed(batch, schema, extent.path)
                     values = self.added.values(extent.path)
                     done = finish(batch, schema=schema, wanted=wanted, added=values)
-                    yield Block(batch=done, unit=Unit(0), start=(first,), end=(end,), origin=origin)
+                    waiting = [Block(batch=done, unit=Unit(0), start=(first,), end=(end,), origin=origin)]
+                    del batch, done  # of what is sent on nothing is kept: it may be large
+                    yield waiting.pop()
                 first = end
 
     def _agreement(self) -> Agreement:
@@ -180,15 +183,17 @@ class ParquetSource:
                 begin = i
         return groups
 
-    def _open(self, path: str) -> pq.ParquetFile:
+    def _open(self, path: str, *, paged: bool = False) -> pq.ParquetFile:
+        """Open a file; `paged` reads columns page by page, where a row group is too large to be read as a whole."""
         import pyarrow.parquet as pq
 
+        buffer_bytes = PAGE_BUFFER_BYTES if paged else 0
         try:
             if is_url(path):
                 fs, inner = filesystem(path, self.fileset.storage_options)
-                file = pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=True)
+                file = pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=not paged, buffer_size=buffer_bytes)
             else:
-                file = pq.ParquetFile(pa.OSFile(path))
+                file = pq.ParquetFile(pa.OSFile(path), buffer_size=buffer_bytes)
         except pa.ArrowInvalid as error:
             raise SourceError(
                 f"cannot read {path}: it is no Parquet file, or is truncated; check it, or fetch it again"

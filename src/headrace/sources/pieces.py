@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.sources.assembly import Misfit
+from headrace.sources.giants import CsvRecordEnd, LineEnd
+from headrace.sources.quotes import quoted_ranges
 from headrace.sources.scratch import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
     from headrace.sources.storage import ByteStream
 
@@ -32,7 +32,7 @@ SHOWN_BYTES = 1000
 _HEAD_BYTES = 16 * 1024
 
 BOM = b"\xef\xbb\xbf"
-_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_QUOTE = 34
 
 flags = Scratch()
 """A flag for each byte that is looked at."""
@@ -52,21 +52,15 @@ class Piece:
 
 
 def pieces(
-    stream: ByteStream,
-    record_end: Callable[[bytes], int],
-    *,
-    whole_bytes: int = 0,
-    piece_bytes: int = PIECE_BYTES,
+    stream: ByteStream, *, delimiter: int | None = None, whole_bytes: int = 0, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[Piece]:
-    """Yield the stream in pieces of about `piece_bytes` that end where records end; a long record makes a long piece.
+    """Yield the stream in pieces of about `piece_bytes` that end where records end.
 
-    `record_end(data)` returns the end of the last whole record in bytes that begin with a record, or 0. A stream of at
-    most `whole_bytes` is one piece, a memoryview, so that nobody has to look for records. Of a record that is longer
-    than MAX_RECORD_BYTES the beginning is yielded, and the rest passed over: up to the next line break, outside quotes
-    if `record_end` is not `line_end`.
+    Records are lines, or those of CSV where a `delimiter` is given. A stream of at most `whole_bytes` is one piece, a
+    memoryview, so that nobody has to look for records. A record longer than a piece is one by itself, a memoryview too;
+    of one that is longer than MAX_RECORD_BYTES the beginning is yielded, and the rest passed over.
     """
-    carry, offset, want = b"", 0, piece_bytes
-    quoted = record_end is not line_end
+    carry, offset = b"", 0
     if whole_bytes:
         whole = stream.view(whole_bytes)
         carry = stream.read(piece_bytes)
@@ -75,26 +69,43 @@ def pieces(
                 yield Piece(whole, offset, last=True)
             return
         carry = bytes(whole) + carry
+        del whole
     while True:
-        more = stream.read(want)
+        more = stream.read(piece_bytes)
         data = carry + more if carry else more
         if not more:
             if data:
                 yield Piece(data, offset, last=True)
             return
-        end = record_end(data)
+        end = line_end(data) if delimiter is None else csv_record_end(data, delimiter)
         if end == 0:
-            if len(data) > MAX_RECORD_BYTES:
-                yield Piece(data[:SHOWN_BYTES], offset, too_long=True)
-                inside = quoted and data.count(b'"') % 2 == 1
-                offset += len(data)
-                carry, passed = _pass_over(stream, inside=inside, quoted=quoted, piece_bytes=piece_bytes)
-                offset, want = offset + passed, piece_bytes
-                continue
-            carry, want = data, len(data)  # doubling, so that a giant is not scanned over and over
+            giant, passed, carry = _giant(stream, data, delimiter, offset, piece_bytes)
+            offset += passed
+            del data, more
+            yield giant.pop()  # nobody but the caller keeps it
             continue
         yield Piece(data[:end], offset)
-        carry, offset, want = data[end:], offset + end, piece_bytes
+        carry, offset = data[end:], offset + end
+
+
+def _giant(
+    stream: ByteStream, head: bytes, delimiter: int | None, offset: int, piece_bytes: int
+) -> tuple[list[Piece], int, bytes]:
+    """Read a record to its end, in place; return it, its length, and what was read behind it."""
+    seeker = LineEnd() if delimiter is None else CsvRecordEnd(head, delimiter=delimiter)
+    record = bytearray(head)
+    passed, too_long = len(head), False
+    while True:
+        more = stream.read(piece_bytes)
+        end = seeker.find(more)
+        passed += end or len(more)
+        if not too_long:
+            record += more[:end] if end else more
+            if len(record) > MAX_RECORD_BYTES and not end:
+                too_long = True
+                del record[SHOWN_BYTES:]
+        if end or not more:
+            return [Piece(memoryview(record), offset, last=not more, too_long=too_long)], passed, more[end:]
 
 
 def too_long(piece: Piece) -> Misfit:
@@ -105,22 +116,6 @@ def too_long(piece: Piece) -> Misfit:
         f"that is never closed, or another format: {shown[:200]!r}",
         {"line": shown},
     )
-
-
-def _pass_over(stream: ByteStream, *, inside: bool, quoted: bool, piece_bytes: int) -> tuple[bytes, int]:
-    """Read to the end of the record; return what was read behind it, and how many bytes belong to the record."""
-    passed = 0
-    while data := stream.read(piece_bytes):
-        text = np.frombuffer(data, dtype=np.uint8)
-        ends = np.flatnonzero(text == _NEWLINE)
-        if quoted:
-            odd = (np.cumsum(text == _QUOTE) + inside) % 2 == 1  # a doubled quote counts as none
-            ends, inside = ends[~odd[ends]], bool(odd[-1])
-        if len(ends):
-            end = int(ends[0]) + 1
-            return data[end:], passed + end
-        passed += len(data)
-    return b"", passed
 
 
 def is_utf8(data: bytes | memoryview) -> bool:
@@ -151,6 +146,15 @@ def count_byte(data: bytes | memoryview, byte: int) -> int:
         part = text[at : at + SCAN_BYTES]
         count += int(np.count_nonzero(np.equal(part, byte, out=found[: len(part)])))
     return count
+
+
+def is_blank(data: bytes | memoryview) -> bool:
+    r"""Say whether there is nothing but white space.
+
+    >>> is_blank(b" \n"), is_blank(memoryview(b" x"))
+    (True, False)
+    """
+    return not bytes(data[:64]).strip() and (len(data) <= 64 or not bytes(data).strip())
 
 
 def line_end(data: bytes) -> int:
@@ -215,47 +219,3 @@ def cut_unclosed(data: bytes | memoryview, delimiter: int = 44) -> tuple[bytes |
         return data, b""  # the odd quote is a character like others
     begin = csv_record_end(data[: opens[-1]], delimiter)
     return data[:begin], data[begin:]
-
-
-def quoted_ranges(data: bytes, delimiter: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where quoted cells open and close; a cell left open closes at `len(data)`.
-
-    A quote opens a cell only at the cell's very beginning; elsewhere in an unquoted cell it is a character like others.
-    If every second quote stands where a cell may open, counting by twos is proved right (a doubled quote closes and
-    opens again); if not, the quotes are walked one by one.
-    """
-    text = np.frombuffer(data, dtype=np.uint8)
-    quotes = np.flatnonzero(text == _QUOTE)
-    opens, closes = quotes[0::2], quotes[1::2]
-    before = text[opens - 1]
-    if len(opens) and opens[0] == 0:
-        before[0] = _NEWLINE
-    fits = (before == delimiter) | (before == _NEWLINE) | (before == _RETURN)
-    fits[1:] |= opens[1:] - 1 == closes[: len(opens) - 1]
-    if not fits.all():
-        return _walk_quotes(data, quotes.tolist(), delimiter)
-    if len(closes) < len(opens):
-        closes = np.append(closes, len(data))
-    return opens, closes
-
-
-def _walk_quotes(data: bytes, quotes: list[int], delimiter: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    opens: list[int] = []
-    closes: list[int] = []
-    may_open = (delimiter, _NEWLINE, _RETURN)
-    inside, i = False, 0
-    while i < len(quotes):
-        at = quotes[i]
-        if inside:
-            if i + 1 < len(quotes) and quotes[i + 1] == at + 1:
-                i += 1  # a doubled quote stands for one
-            else:
-                closes.append(at)
-                inside = False
-        elif at == 0 or data[at - 1] in may_open:
-            opens.append(at)
-            inside = True
-        i += 1
-    if inside:
-        closes.append(len(data))
-    return np.array(opens, dtype=np.int64), np.array(closes, dtype=np.int64)

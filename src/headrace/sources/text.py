@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.records.block import Block, Origin
 from headrace.sources import pieces
 from headrace.sources.agreement import select_columns
-from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
 from headrace.sources.storage import ByteStream
 
@@ -72,10 +73,9 @@ class TextSource:
         wanted = self.columns if columns is None else tuple(columns)
         first = 0
         for extent in split.detail.extents:
-            for block in self._blocks(extent, wanted, first):
-                first = block.end[0]
-                if first > start:
-                    yield block
+            blocks = Following(self._blocks(extent, wanted, first), first)
+            yield from filter(lambda block: block.end[0] > start, blocks)
+            first = blocks.end
 
     def _full_schema(self) -> pa.Schema:
         if "schema" not in self._cache:
@@ -88,10 +88,10 @@ class TextSource:
         origin = Origin(extent.label if extent.start else extent.path, first)
         schema = self._full_schema()
         with ByteStream(place.path, start=place.start, end=place.end, storage_options=options) as stream:
-            for piece in pieces.pieces(stream, pieces.line_end):
-                data = bytes(piece.data)
-                if piece.offset == 0 and not place.start:
-                    data = data.removeprefix(pieces.BOM)
+            for piece in pieces.pieces(stream):
+                data = piece.data
+                if piece.offset == 0 and not place.start and data[:3] == pieces.BOM:
+                    data = data[3:]
                 if not data:
                     continue
                 lines, broken = split_lines(data)
@@ -109,17 +109,20 @@ class TextSource:
                     misfits=broken,
                 )
                 first = block.end[0]
-                yield block
+                waiting = [block]
+                del piece, data, lines, block  # of what is sent on nothing is kept: it may be large
+                yield waiting.pop()
 
 
-def split_lines(data: bytes) -> tuple[pa.Array, dict[int, Misfit]]:
+def split_lines(data: bytes | memoryview) -> tuple[pa.Array, dict[int, Misfit]]:
     r"""Return the lines without their line ends, and those that are not UTF-8 (as they can be shown).
 
     >>> split_lines(b"a\r\n\nb")[0].to_pylist()
     ['a', '', 'b']
     """
-    body = data[:-1] if data.endswith(b"\n") else data
-    whole = pa.array([body], pa.large_binary())
+    body = data[:-1] if data[-1:] == b"\n" else data
+    offsets = pa.py_buffer(np.array([0, len(body)], dtype=np.int64))
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(body)])
     lines = pc.split_pattern(whole, b"\n").values.cast(pa.binary())
     broken: dict[int, Misfit] = {}
     try:
@@ -133,7 +136,7 @@ def split_lines(data: bytes) -> tuple[pa.Array, dict[int, Misfit]]:
                 shown.append(line.decode(errors="backslashreplace"))
                 broken[row] = Misfit(f"the line is not UTF-8: {error}", {"line": shown[-1]})
         text = pa.array(shown, pa.string())
-    if b"\r" in data:
-        ends = pc.ends_with(text, "\r")
+    ends = pc.ends_with(text, "\r")
+    if pc.any(ends).as_py():
         text = pc.if_else(ends, pc.utf8_slice_codeunits(text, 0, -1), text)
     return text, broken

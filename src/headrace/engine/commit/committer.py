@@ -331,6 +331,9 @@ class Committer:
         rest: Piece | None = piece
         while rest is not None:
             part = self._part_for(rest)
+            if part.rows and rest.is_giant:  # it begins a part of its own, which a sink may write as suits giants
+                self._close_part()
+                part = self._part_for(rest)
             piece, rest = rest, None
             if piece.rows:
                 row = self._size.rows_to_take(piece.rows, piece.nbytes, rows=part.rows, nbytes=part.nbytes)
@@ -339,6 +342,8 @@ class Committer:
                     piece, rest = self._holdings.split(piece, cut)
             part.add(piece)
             if part.is_full(self._size):
+                if piece.is_giant:
+                    self._holdings.leave(piece)
                 self._close_part()
             elif self._encoder.wants(part):
                 self._start(part)

@@ -84,6 +84,12 @@ class Holdings:
         self._unsaved.pop(piece, None)
         self._drop(piece)
 
+    def leave(self, piece: Piece) -> None:
+        """Count a piece no longer: its part is full, so that it will be gone from memory as soon as it is encoded."""
+        if self._unsaved.pop(piece, piece) is None:
+            self._held_bytes -= piece.cost
+            piece.cost = 0
+
     def release(self, piece: Piece) -> None:
         """Forget a piece: it is in a committed part."""
         self.release_memory(piece)

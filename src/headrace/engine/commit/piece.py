@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.records.giants import GIANT_BYTES
 from headrace.records.position import is_whole
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class Piece:
     saved: Saved | None = None
     cost: int = 0
     """Bytes of memory while the block is held, failures and overhead included."""
+
+    @property
+    def is_giant(self) -> bool:
+        """Whether it holds a row that is larger than most parts."""
+        return self.rows > 0 and self.nbytes / self.rows > GIANT_BYTES
 
     @classmethod
     def of(cls, block: Block, *, now: float, saved: Saved | None = None) -> Piece:

@@ -183,10 +183,7 @@ class Segments:
 
 def encode(block: Block) -> list[bytes | memoryview]:
     """Return a frame in pieces: head, ordinals, columns."""
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, block.batch.schema) as writer:
-        writer.write_batch(block.batch)
-    columns = memoryview(stream.getvalue())
+    columns = memoryview(_stream_of(block.batch))
     ordinals = b"" if block.ordinals is None else np.ascontiguousarray(block.ordinals, dtype="<i8").tobytes()
     head = json.dumps(
         {
@@ -202,6 +199,17 @@ def encode(block: Block) -> list[bytes | memoryview]:
     ).encode()
     length = FRAME.size + len(head) + len(ordinals) + len(columns)
     return [FRAME.pack(len(head), length), head, ordinals, columns]
+
+
+def _stream_of(batch: pa.RecordBatch) -> pa.Buffer:
+    """Write a batch into memory that is measured first: a stream that grows would hold large columns twice."""
+    measure = pa.MockOutputStream()
+    with pa.ipc.new_stream(measure, batch.schema) as writer:
+        writer.write_batch(batch)
+    buffer = pa.allocate_buffer(measure.size())
+    with pa.FixedSizeBufferWriter(buffer) as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return buffer
 
 
 def decode(frame: bytes | memoryview) -> Block:
@@ -255,7 +263,10 @@ def records(descriptor: int) -> Iterator[tuple[int, bytes]]:
 
 def read(descriptor: int, length: int, offset: int) -> bytes:
     """Read `length` bytes, or fewer where the file ends."""
-    found = bytearray()
+    whole = os.pread(descriptor, length, offset)
+    if len(whole) == length:
+        return whole
+    found = bytearray(whole)
     while len(found) < length:
         more = os.pread(descriptor, length - len(found), offset + len(found))
         if not more:
