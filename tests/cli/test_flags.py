@@ -14,6 +14,8 @@ from headrace.errors import AnswerError
         ("inputs={'a': 'your column', …}", "--inputs 'a=YOUR COLUMN,…'"),
         ("name those to take with inputs=", "name those to take with --inputs"),
         ('such as output="prediction"', "such as --output-column prediction"),
+        ("pass cache=PredictionCache(…), for durability='row'", "pass --cache FOLDER, for --durability row"),
+        ("leave cache= and durability= out", "leave --cache and --durability out"),
         ("nothing to put in other words: a == b", "nothing to put in other words: a == b"),
     ],
 )  # fmt: skip

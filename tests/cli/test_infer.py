@@ -55,6 +55,20 @@ def test_a_model_that_fails_now_and_then_is_asked_again(capsys: Printed) -> None
     assert "1 retry" in capsys.readouterr().out
 
 
+def test_a_cache_spares_the_model_in_later_runs_whatever_their_output(capsys: Printed) -> None:
+    options = ("--inputs", "text", "--cache", "kept", "--durability", "row")
+    assert infer(*options) == 0
+    assert f"0 hits, {len(rows('out'))} misses" in capsys.readouterr().out
+    assert main(["infer", "python:own:Upper", "in.jsonl", "-o", "again", "--format", "json", *options]) == 0
+    assert f"{len(rows('out'))} hits, 0 misses" in capsys.readouterr().out
+    assert rows("again") == rows("out")
+
+
+def test_a_cache_that_lies_elsewhere_is_refused(capsys: Printed) -> None:
+    assert infer("--cache", "s3://bucket/kept") == 2
+    assert "is no folder of this machine" in capsys.readouterr().err
+
+
 def test_one_column_goes_as_it_is() -> None:
     assert infer("--inputs", "text") == 0
     assert rows("out")[0] == {"id": 0, "text": "good", "prediction": "GOOD", "model_id": "Upper"}

@@ -69,6 +69,17 @@ def test_a_retry_reaches_the_step_as_it_is_written() -> None:
     )
 
 
+def test_a_cache_is_a_folder_or_has_bytes_too() -> None:
+    for cache, made in (
+        ("kept", hr.PredictionCache("kept")),
+        ("{path: kept, max_bytes: 2GB}", hr.PredictionCache("kept", "2GB")),
+    ):
+        (job,) = jobs(f"[{{infer: {{handler: 'steps:Upper', durability: row, cache: {cache}}}}}]")
+        assert (job.node.upstream.cache, job.node.upstream.durability) == (made, "row")
+    with pytest.raises(SpecError, match=r"steps\[0\].infer: max_bytes is 5"):
+        jobs("[{infer: {handler: 'steps:Upper', cache: {path: kept, max_bytes: 5}}}]")
+
+
 def test_a_retry_that_makes_no_sense_is_told_with_its_place() -> None:
     with pytest.raises(SpecError, match=r"steps\[0\].map: Retry\(backoff_secs=9"):
         jobs("[{map: {function: 'steps:clean', retry: {backoff_secs: 9, max_backoff_secs: 1}}}]")

@@ -23,6 +23,9 @@ _WORDS = (
     (r'\boutput="(\w+)"', r"--output-column \1"),
     (r"\boutput=(?!\w|\{)", "--output-column"),
     (r"\bmax_failed_(rows|ratio)=", r"--max-failed-\1 "),
+    (r"\bcache=PredictionCache\(…\)", "--cache FOLDER"),
+    (r"\bcache= and durability=(?!\w|')", "--cache and --durability"),
+    (r"\bdurability='row'", "--durability row"),
     (r"\btrust_remote_code=True", "--option trust_remote_code=true"),
 )
 

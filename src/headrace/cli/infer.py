@@ -81,6 +81,8 @@ class Request:
     concurrency: int | None
     isolation: str | None
     attempts: int | None
+    cache: str | None
+    durability: str | None
     limit: int | None
     args: dict[str, Any]
     options: dict[str, Any]
@@ -113,6 +115,10 @@ class Request:
 @click.option("--max-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Most rows a batch.")
 @click.option("--concurrency", type=ONE_OR_MORE, metavar="N", help="Batches in flight.")
 @click.option("--isolation", type=click.Choice(["thread", "process"]), help="Where the model lives.")
+@click.option("--cache", metavar="FOLDER",
+              help="Keep answers in FOLDER; equal inputs are computed once, in all runs together.")  # fmt: skip
+@click.option("--durability", type=click.Choice(["range", "row"]),
+              help="With row each answer is on the disk once it is made, for costly rows.")  # fmt: skip
 @click.option("--attempts", type=ONE_OR_MORE, metavar="N",
               help="Calls of the model for rows that fail, with growing pauses between (1, if not given).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="ROWS", help="Only the first rows, in source order.")
@@ -189,6 +195,7 @@ def _read(request: Request) -> Dataset:
 
 def _answered(dataset: Dataset, request: Request) -> Dataset:
     from headrace.handlers.registry import make_handler
+    from headrace.model.cache import PredictionCache
     from headrace.model.checks import run_check
     from headrace.plan.retry import Retry
 
@@ -203,6 +210,8 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "max_batch_size": request.max_batch_size,
         "concurrency": request.concurrency,
         "isolation": request.isolation,
+        "cache": None if request.cache is None else PredictionCache(request.cache),
+        "durability": request.durability,
         "retry": None if request.attempts is None else Retry(request.attempts),
     }
     chosen = {name: value for name, value in given.items() if value is not None}

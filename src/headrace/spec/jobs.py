@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError, SpecError
+from headrace.model.cache import PredictionCache
 from headrace.plan.retry import Retry
 from headrace.spec.handlers import make_spec_handler
 from headrace.spec.reference import load_function
@@ -81,6 +82,8 @@ def _inference_options(step: InferStep) -> dict[str, Any]:
     for name in ("preprocess", "postprocess"):
         if name in options:
             options[name] = [load_function(reference) for reference in options[name]]
+    if (cache := options.get("cache")) is not None:
+        options["cache"] = PredictionCache(**({"path": cache} if isinstance(cache, str) else cache.options()))
     return options
 
 

@@ -161,6 +161,13 @@ Source: TypeAlias = Annotated[
 ]
 
 
+class CacheSpec(SpecModel):
+    """Answers kept for equal inputs."""
+
+    path: str = Field(min_length=1, description="folder on a local disk")
+    max_bytes: Bytes | None = None
+
+
 class RetrySpec(SpecModel):
     """Calls made again where they fail."""
 
@@ -190,6 +197,8 @@ class InferStep(SpecModel):
     num_gpus: Annotated[float, Field(ge=0)] | None = None
     accelerator: str | None = None
     min_ram: str | None = None
+    durability: Literal["range", "row"] | None = None
+    cache: str | CacheSpec | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
     version: str | None = None
