@@ -110,7 +110,7 @@ def test_what_is_no_store_of_this_version_is_refused(tmp_path) -> None:
     with pytest.raises(SinkError, match="another version"):
         AnswerStore(str(tmp_path), durable=False).get([key(1)])
     (tmp_path / "answers.sqlite").write_text("no database " * 1000)
-    with pytest.raises(SinkError, match="not a database.*remove it"):
+    with pytest.raises(SinkError, match="not a database; mend or remove it"):
         AnswerStore(str(tmp_path), durable=False).get([key(1)])
 
 
@@ -118,6 +118,22 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="cannot keep answers in .*file"):
         AnswerStore(str(tmp_path / "file" / "in"), durable=False).put([key(1)], numbers(1))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_disk_that_refuses_ends_what_must_be_durable_and_costs_others_only_answers(tmp_path, durable, caplog) -> None:
+    store = AnswerStore(str(tmp_path), durable=durable)
+    store.put([key(1)], numbers(1))
+    with sqlite3.connect(tmp_path / "answers.sqlite") as db:
+        db.execute("drop table answers")
+    if durable:
+        with pytest.raises(SinkError, match="cannot keep answers in .*no such table"):
+            store.put([key(2)], numbers(2))
+        return
+    store.put([key(2)], numbers(2))
+    assert store.get([key(1)]) == []
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no such table: answers; the run goes on" in caplog.text
 
 
 def test_threads_that_put_together_lose_nothing(tmp_path) -> None:

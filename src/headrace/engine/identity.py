@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.identity import SOURCE, JobIdentity
@@ -52,10 +54,11 @@ def answers_identity(spec: InferenceSpec, name: str) -> str:
     """
     handler = type(spec.handler)
     content: Any = (handler.__qualname__, spec.version) if spec.version is not None else _model(spec.handler)
-    parts = None if isinstance(spec.output, str) else tuple(spec.output)
     inputs = "column" if isinstance(spec.inputs, str) else spec.inputs
+    outputs = None if isinstance(spec.output, str) else tuple(spec.output)
+    model_id = None if spec.model_id_column is None else spec.handler.model_id
     try:
-        return fingerprint((content, inputs, parts, spec.model_id_column is not None, dict(spec.inference_args)))
+        return fingerprint((content, inputs, outputs, model_id, dict(spec.inference_args)))
     except Unfingerprintable as reason:
         raise PlanError(
             f"step {name!r} cannot keep answers, because whether a later run has the same model cannot be known:"
@@ -97,8 +100,21 @@ def _model(handler: ModelHandler[Any]) -> Any:
     """A handler's settings and the content of its model's files, wherever those lie."""
     files = list(handler.model_files())
     try:
-        digests = [file_digest(local_copy(path)) for path in files]
+        digests = [_digest_of(str(local_copy(path))) for path in files]
     except OSError as error:
         raise ModelLoadError(f"{type(handler).__name__} cannot read its model: {error}; check the path") from error
     settings = {key: value for key, value in getattr(handler, "__dict__", {}).items() if str(value) not in files}
     return type(handler), settings if files else handler, digests
+
+
+def _digest_of(path: str) -> str:
+    """Return the digest of a model's file or folder; a file that is as it was is not read again by this process."""
+    if os.path.isdir(path):
+        return file_digest(path)
+    found = os.stat(path)
+    return _digest_once(path, found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+@functools.lru_cache(maxsize=64)
+def _digest_once(path: str, *_version: int) -> str:
+    return file_digest(path)

@@ -35,6 +35,7 @@ class Memories:
 
         Raises:
             PlanError: its answers are to be durable, and no output can keep them.
+            SinkError: its cache cannot be used.
         """
         from headrace.model.answer_store import AnswerStore
 
@@ -42,9 +43,10 @@ class Memories:
         name = self._plan.name_of(node)
         if node.durability == "row" and (folder := self._folder_for(node)) is not None:
             store = self._rows.setdefault(folder, AnswerStore(folder, durable=True))
-            own = Memory(store, name, by_row=True)
+            own = Memory(store, name, by_row=True, filled=store.exists)
         if node.cache is not None:
-            store = self._caches.setdefault(node.cache.folder, node.cache.open())
+            store = self._caches.setdefault(node.cache.folder, node.cache.store())
+            store.open()
             equal = Memory(store, answers_identity(node.spec, name), by_row=False)
         if own is None and equal is None:
             return None

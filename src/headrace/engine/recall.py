@@ -49,6 +49,8 @@ class Memory:
     salt: str
     by_row: bool
     """Whether an answer is that of one row of the job only, rather than of every equal row."""
+    filled: bool = True
+    """Whether there is anything in it that this run has not put there."""
 
     def keys(self, block: Block, inputs: NDArray[np.uint8], kinds: str) -> list[bytes]:
         """Return the key of each row of a block."""
@@ -118,7 +120,7 @@ class Recall:
         waiting = self._enter(number, block)
         ready: list[Block] = []
         rows = np.arange(block.num_rows)
-        if self._own is not None:
+        if self._own is not None and self._own.filled:
             found = self._own.store.get(waiting.own_keys)
             ready += self._mark([(waiting, some.places, self._named(some.answers)) for some in found], {})
             rows = np.flatnonzero(waiting.part == UNKNOWN)

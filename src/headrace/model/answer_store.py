@@ -7,6 +7,7 @@ checksum is wrong is removed, never read; so is one with Python objects, which H
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import sqlite3
@@ -20,14 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, SinkError
+from headrace.errors import SinkError
 from headrace.records.plain import array_of_numbers
 from headrace.records.tensors import has_objects
+from headrace.sinks.folder import sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+_log = logging.getLogger("headrace.model")
 
 FORMAT = 1
 TABLES = """
@@ -68,8 +72,9 @@ class AnswerStore:
     """The answers in one folder. Thread-safe, and safe with other processes; made when the first answer is put.
 
     With `durable=True` an answer is on the disk when `put` returns; threads that put at the same time share one wait
-    for the disk. Otherwise a power cut may cost the last ones, a killed process none. Beyond `max_bytes` the pages that
-    were not used for longest leave.
+    for the disk. Otherwise a power cut may cost the last ones, a killed process none; and a disk that refuses, once the
+    store is open, costs answers but not the run: it is told once. Beyond `max_bytes` the pages that were not used for
+    longest leave.
     """
 
     def __init__(self, folder: str, *, durable: bool, max_bytes: int | None = None) -> None:
@@ -80,23 +85,40 @@ class AnswerStore:
         self._waiting: list[_Entry] = []
         self.nbytes = 0
         """Bytes in use when the store was last looked into."""
+        self._told = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever put into it."""
+        return os.path.exists(self._path)
+
+    def open(self) -> None:
+        """Open the file, and make it where there is none; done by itself where it is needed.
+
+        Raises:
+            SinkError: it cannot be opened.
+        """
+        with self._errors(), self._lock:
+            self._db = self._db or self._open()
 
     def get(self, keys: Sequence[bytes]) -> list[Found]:
         """Return the answers that are there; each key is answered once for each time that it is asked.
 
         Raises:
-            SinkError: the file cannot be read.
+            SinkError: the store is durable, and cannot be read.
         """
-        if not os.path.exists(self._path):
+        if not self.exists:
             return []
+        wanted = defaultdict[int, list[tuple[bytes, int]]](list)
+        pages: dict[int, pa.RecordBatch] = {}
         with self._errors(), self._lock, self._transaction() as db:
-            wanted = defaultdict[int, list[tuple[bytes, int]]](list)
             for some in _some(list(dict.fromkeys(keys))):
                 marks = ",".join("?" * len(some))
                 for key, page, row in db.execute(f"select key, page, row from answers where key in ({marks})", some):
                     wanted[page].append((key, row))
             pages = {page: answers for page in wanted if (answers := self._page(db, page)) is not None}
-            db.executemany(f"update pages set used = {NEXT} where id = ?", [(page,) for page in pages])
+            if self._max_bytes is not None:
+                db.executemany(f"update pages set used = {NEXT} where id = ?", [(page,) for page in pages])
             self.nbytes = _bytes_of(db)
         places = defaultdict[bytes, list[int]](list)
         for place, key in enumerate(keys):
@@ -107,7 +129,7 @@ class AnswerStore:
         """Keep answers; a key that has one already keeps that.
 
         Raises:
-            SinkError: the disk refuses.
+            SinkError: the store is durable, and the disk refuses.
         """
         if not keys:
             return
@@ -156,6 +178,8 @@ class AnswerStore:
 
     def _open(self) -> sqlite3.Connection:
         os.makedirs(self._folder, exist_ok=True)
+        if self._durable:
+            sync(os.path.dirname(self._folder))
         with open(os.path.join(self._folder, "lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not turn a new file into a database at once
             db = sqlite3.connect(self._path, timeout=WAIT_SECS, check_same_thread=False, isolation_level=None)
@@ -205,14 +229,14 @@ class AnswerStore:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except HeadraceError:
-            raise
-        except sqlite3.Error as error:
-            raise SinkError(f"cannot keep answers in {self._path}: {error}; mend it or remove it") from error
-        except OSError as error:
-            raise SinkError(
-                f"cannot keep answers in {self._folder}: {error.strerror or error}; choose another folder, or mend it"
-            ) from error
+        except (sqlite3.Error, OSError) as error:
+            problem = f"cannot keep answers in {self._folder}: {getattr(error, 'strerror', None) or error}"
+            if self._durable or self._db is None:
+                raise SinkError(f"{problem}; mend or remove it, or choose another folder") from error
+            self._waiting.clear()
+            if not self._told:
+                self._told = True
+                _log.warning("%s; the run goes on, and asks the model for what is not found", problem)
 
 
 def _pages_of(answers: pa.RecordBatch) -> list[tuple[int, bytes]]:

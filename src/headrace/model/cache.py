@@ -60,8 +60,8 @@ class PredictionCache:
         """Where it lies."""
         return os.path.realpath(os.path.expanduser(self.path))
 
-    def open(self) -> AnswerStore:
-        """Return the store in the folder."""
+    def store(self) -> AnswerStore:
+        """Return the store in the folder, still closed."""
         from headrace.model.answer_store import AnswerStore
 
         return AnswerStore(self.folder, durable=False, max_bytes=nbytes_of(self.max_bytes))
