@@ -23,11 +23,13 @@ HeadraceError
 └── RunInterrupted            Ctrl-C or SIGTERM; what was committed stays
 
 RowError                      one row's failure, answered or raised by a user's function
+RowTimeout                    one row (or batch) took longer than its timeout_secs
+RowCrash                      one row (or batch) took its worker process down with it
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,6 +138,15 @@ class TooManyFailuresError(RunError):
 class WorkerCrashedError(RunError):
     """A worker process died; the message says how."""
 
+    how: str = ""
+    """The message without the name of the stage."""
+    out_of_memory: bool = False
+    """Whether the kernel killed it for want of memory."""
+    timed_out: bool = False
+    """Whether it was killed for a call that took longer than its `timeout_secs`."""
+    call: Any = None
+    """What it was doing (`headrace.model.calls.Call`); None where it was in no call of users' code."""
+
 
 class BalanceError(RunError):
     """The run's counts do not add up. This is a bug in Headrace: please report it."""
@@ -161,6 +172,21 @@ class RowError(Exception):
     >>> [RowError("picture too dark"), "cat"]
     [RowError('picture too dark'), 'cat']
     """
+
+
+class RowTimeout(TimeoutError):  # noqa: N818 - reads as the fact it states
+    """One row, or a batch that cannot be halved, took longer than its step's `timeout_secs`.
+
+    It stands in the dead letters, and may be named in `Retry(on=…)`.
+    """
+
+    attempt: int = 1
+
+
+class RowCrash(Exception):  # noqa: N818 - reads as the fact it states
+    """One row, or a batch that cannot be halved, took its worker process down with it; as `RowTimeout` otherwise."""
+
+    attempt: int = 1
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -83,6 +83,7 @@ class Request:
     attempts: int | None
     cache: str | None
     durability: str | None
+    timeout_secs: float | None
     limit: int | None
     args: dict[str, Any]
     options: dict[str, Any]
@@ -121,6 +122,8 @@ class Request:
               help="With row each answer is on the disk once it is made, for costly rows.")  # fmt: skip
 @click.option("--attempts", type=ONE_OR_MORE, metavar="N",
               help="Calls of the model for rows that fail, with growing pauses between (1, if not given).")  # fmt: skip
+@click.option("--timeout-secs", type=click.FloatRange(min=0, min_open=True), metavar="SECS",
+              help="Time for one batch; a model that takes longer is started again, and rows fail for it.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="ROWS", help="Only the first rows, in source order.")
 @click.option(
     "--num-cpus", type=ONE_OR_MORE, metavar="N", help="Cores to use (all that the process may, if not given)."
@@ -212,6 +215,7 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "isolation": request.isolation,
         "cache": None if request.cache is None else PredictionCache(request.cache),
         "durability": request.durability,
+        "timeout_secs": request.timeout_secs,
         "retry": None if request.attempts is None else Retry(request.attempts),
     }
     chosen = {name: value for name, value in given.items() if value is not None}

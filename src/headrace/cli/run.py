@@ -60,4 +60,5 @@ def run(
         max_failed_ratio=spec.run.max_failed_ratio if max_failed_ratio is None else max_failed_ratio,
         num_cpus=spec.run.num_cpus,
         memory_limit=memory_limit or spec.run.memory_limit,
+        stall_warning_secs=spec.run.stall_warning_secs,
     )

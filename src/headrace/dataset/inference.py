@@ -53,6 +53,7 @@ def build_inference(
     isolation: Any,
     on_error: Any,
     retry: Any,
+    timeout_secs: Any,
     hints: Mapping[str, Any],
     durability: Any,
     cache: Any,
@@ -61,12 +62,14 @@ def build_inference(
 ) -> Node:
     """Return the node at the end of the composition."""
     label = step_name(name, "run_inference")
-    if isolation not in ("thread", "process"):
-        raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process'")
+    if isolation not in ("auto", "thread", "process"):
+        raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
     if concurrency < 1:
         raise PlanError(f"concurrency is {concurrency}; it is a number of batches in flight, at least 1")
-    check_retry(retry)
+    check_patience(retry, timeout_secs)
     _check_memory(durability, cache)
+    if isolation == "auto":
+        isolation = "thread" if timeout_secs is None else "process"  # a thread that hangs cannot be ended
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
     if before:
@@ -86,6 +89,7 @@ def build_inference(
             inference_args=dict(inference_args),
             limits=_limits(batch_size, min_batch_size, max_batch_size, max_batch_duration_secs),
             retry=retry,
+            timeout_secs=timeout_secs,
             version=version,
         ),
         concurrency=concurrency,
@@ -105,10 +109,12 @@ def build_inference(
     return node
 
 
-def check_retry(retry: Any) -> None:
-    """Raise PlanError unless it is a `Retry` or None."""
+def check_patience(retry: Any, timeout_secs: Any) -> None:
+    """Raise PlanError where they are no `Retry` and no number of seconds."""
     if retry is not None and not isinstance(retry, Retry):
         raise PlanError(f"retry is {retry!r}; pass headrace.Retry(attempts=3) or the like")
+    if timeout_secs is not None and not (isinstance(timeout_secs, (int, float)) and timeout_secs > 0):
+        raise PlanError(f"timeout_secs is {timeout_secs!r}; it is a number of seconds, more than 0")
 
 
 def _check_memory(durability: Any, cache: Any) -> None:

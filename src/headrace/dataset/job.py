@@ -39,6 +39,7 @@ class Job:
         max_failed_ratio: float | None = None,
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
+        stall_warning_secs: float | None = 300.0,
         progress: str | bool = False,
     ) -> RunResult:
         """Run the job to its end; see `headrace.run`."""
@@ -52,6 +53,7 @@ class Job:
             max_failed_ratio=max_failed_ratio,
             num_cpus=num_cpus,
             memory_limit=memory_limit,
+            stall_warning_secs=stall_warning_secs,
             progress=progress,
         )
 
@@ -107,6 +109,7 @@ def run(
     retry_failed: bool = False,
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
+    stall_warning_secs: float | None = 300.0,
     progress: str | bool = False,
 ) -> RunResult:
     """Run one or more jobs as one plan: what they share is read and computed once.
@@ -126,6 +129,8 @@ def run(
         num_cpus: cores to use; by default those that the process may use.
         memory_limit: bytes, or text such as "1GB", for this process and its workers; by default 60 % of what the
             machine or its container has. Models and your own functions count, but cannot be held to it.
+        stall_warning_secs: a replica of a stage that makes no progress for so long is named in a warning, in the
+            progress shown and in the report, with what it does; None: never. The run goes on.
         progress: True or "auto" shows progress (live on a terminal, plain lines elsewhere), also "rich" and "plain".
 
     Raises:
@@ -151,6 +156,7 @@ def run(
         retry_failed=retry_failed,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
+        stall_warning_secs=stall_warning_secs,
         progress=progress,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.dataset.inference import build_inference, check_retry
+from headrace.dataset.inference import build_inference, check_patience
 from headrace.dataset.scope import composite, named_after, step_name
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
@@ -41,6 +41,7 @@ class Transforms:
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
+        timeout_secs: float | None = None,
         output_schema: pa.Schema | None = None,
         version: str | None = None,
         name: str | None = None,
@@ -49,15 +50,27 @@ class Transforms:
 
         A class is made once a replica with `args` and `kwargs`, with `setup()` and `close()` where it has them.
         `isolation="auto"` starts in a thread and adds worker processes when the step proves heavy, so do not share
-        state through globals. `retry=` (see `Retry`) calls again where the function fails. `version=` stands for the
-        function's content when a job is resumed.
+        state through globals. `retry=` (see `Retry`) calls again where the function fails. A row for which the function
+        takes longer than `timeout_secs` fails; since that takes a process that can be killed, "auto" is "process" then,
+        and with "thread" the run ends. `version=` stands for the function's content when a job is resumed.
 
         >>> import headrace as hr
         >>> hr.from_items([{"a": 1}, {"a": 2}]).map(lambda r: {"b": r["a"] * 10}).take(2)
         [{'b': 10}, {'b': 20}]
         """
-        step = _step("map", function, args, kwargs, on_error, output_schema, version, name, retry=retry)
-        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+        step = _step(
+            "map",
+            function,
+            args,
+            kwargs,
+            on_error,
+            output_schema,
+            version,
+            name,
+            retry=retry,
+            timeout_secs=timeout_secs,
+        )
+        return self._with_step(step, concurrency, isolation)
 
     def flat_map(
         self,
@@ -69,6 +82,7 @@ class Transforms:
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
+        timeout_secs: float | None = None,
         output_schema: pa.Schema | None = None,
         version: str | None = None,
         name: str | None = None,
@@ -79,8 +93,19 @@ class Transforms:
         >>> hr.from_items([{"n": 2}, {"n": 0}]).flat_map(lambda r: ({"i": i} for i in range(r["n"]))).take(5)
         [{'i': 0}, {'i': 1}]
         """
-        step = _step("flat_map", function, args, kwargs, on_error, output_schema, version, name, retry=retry)
-        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+        step = _step(
+            "flat_map",
+            function,
+            args,
+            kwargs,
+            on_error,
+            output_schema,
+            version,
+            name,
+            retry=retry,
+            timeout_secs=timeout_secs,
+        )
+        return self._with_step(step, concurrency, isolation)
 
     def filter(
         self,
@@ -92,6 +117,7 @@ class Transforms:
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
+        timeout_secs: float | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
@@ -101,8 +127,10 @@ class Transforms:
         >>> hr.range(5).filter(lambda r: r["id"] > 2).take(5)
         [{'id': 3}, {'id': 4}]
         """
-        step = _step("filter", function, args, kwargs, on_error, None, version, name, retry=retry)
-        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+        step = _step(
+            "filter", function, args, kwargs, on_error, None, version, name, retry=retry, timeout_secs=timeout_secs
+        )
+        return self._with_step(step, concurrency, isolation)
 
     def map_batches(
         self,
@@ -117,6 +145,7 @@ class Transforms:
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
+        timeout_secs: float | None = None,
         output_schema: pa.Schema | None = None,
         version: str | None = None,
         name: str | None = None,
@@ -126,7 +155,7 @@ class Transforms:
         Batches hold at most `batch_size` rows (None: blocks as they come, 1–32 MB) and never rows of two splits.
         `batch_format` is "numpy" (dict of arrays), "pyarrow" (RecordBatch), "pandas" (DataFrame) or "rows" (list of
         dicts). Say `row_wise=True` if the function answers row by row: then a failing batch is halved until the bad
-        rows are found. See `map` for the other options.
+        rows are found. `timeout_secs` is for one batch. See `map` for the other options.
 
         >>> import headrace as hr
         >>> hr.range(3).map_batches(lambda b: {"double": b["id"] * 2}).take(3)
@@ -149,8 +178,9 @@ class Transforms:
             batch_size=batch_size,
             row_wise=row_wise,
             retry=retry,
+            timeout_secs=timeout_secs,
         )
-        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+        return self._with_step(step, concurrency, isolation)
 
     # -- columns ---------------------------------------------------------------------------------------------------
 
@@ -163,6 +193,7 @@ class Transforms:
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
+        timeout_secs: float | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
@@ -172,8 +203,19 @@ class Transforms:
         >>> hr.range(2).add_column("next", lambda r: r["id"] + 1).take(2)
         [{'id': 0, 'next': 1}, {'id': 1, 'next': 2}]
         """
-        step = _step("add_column", function, (), {"column": column}, on_error, None, version, name, retry=retry)
-        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+        step = _step(
+            "add_column",
+            function,
+            (),
+            {"column": column},
+            on_error,
+            None,
+            version,
+            name,
+            retry=retry,
+            timeout_secs=timeout_secs,
+        )
+        return self._with_step(step, concurrency, isolation)
 
     def select(self, *columns: str, name: str | None = None) -> Self:
         """Keep these columns, in this order.
@@ -209,9 +251,10 @@ class Transforms:
         max_batch_size: int | None = None,
         max_batch_duration_secs: float | None = None,
         concurrency: int = 1,
-        isolation: Isolation = "thread",
+        isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
+        timeout_secs: float | None = None,
         num_gpus: float | None = None,
         accelerator: str | None = None,
         min_ram: str | None = None,
@@ -239,9 +282,11 @@ class Transforms:
             max_batch_size: most rows a batch.
             concurrency: batches in flight.
             isolation: with "thread" they share one model in this process; with "process" each worker process loads
-                its own.
+                its own, and a crash costs the rows that cause it. "auto" is "process" where `timeout_secs` is given.
             on_error: as in `run`, for this step.
             retry: asks the model again where it fails: a batch before it is halved, and a row alone; see `Retry`.
+            timeout_secs: how long the model may take for a batch; a process that takes longer is killed and started
+                again, and the batch halved until the rows that hang stand alone.
             num_gpus: accelerators that the step needs, for runners that place it.
             accelerator: kind of accelerator, likewise.
             min_ram: memory that the step needs, likewise.
@@ -273,6 +318,7 @@ class Transforms:
             isolation=isolation,
             on_error=on_error,
             retry=retry,
+            timeout_secs=timeout_secs,
             hints={"num_gpus": num_gpus, "accelerator": accelerator, "min_ram": min_ram},
             durability=durability,
             cache=cache,
@@ -354,6 +400,11 @@ class Transforms:
         step = Step(name=step_name(name, kind), kind="columns", function=function)
         return self._with(MapBatches(upstream=self.node, step=step))
 
+    def _with_step(self, step: Step, concurrency: int | None, isolation: Isolation) -> Self:
+        if isolation == "auto" and step.timeout_secs is not None:
+            isolation = "process"  # a thread that hangs cannot be ended
+        return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
+
     def _with(self, node: Node) -> Self:
         return type(self)(node)
 
@@ -369,6 +420,7 @@ def _step(
     name: str | None,
     *,
     retry: Any,
+    timeout_secs: Any,
     **more: Any,
 ) -> Step:
     if not callable(function):
@@ -380,7 +432,7 @@ def _step(
         )
     if on_error not in (None, "fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
-    check_retry(retry)
+    check_patience(retry, timeout_secs)
     return Step(
         name=step_name(name, named_after(kind, function)),
         kind=kind,
@@ -390,6 +442,7 @@ def _step(
         on_error=on_error,
         output_schema=output_schema,
         retry=retry,
+        timeout_secs=timeout_secs,
         version=version,
         **more,
     )

@@ -18,11 +18,12 @@ from headrace.engine.memory import MemoryWatch
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.state import RunState
+from headrace.engine.watchdog import Watchdog
 from headrace.engine.wiring import Wiring
 from headrace.errors import BalanceError, HeadraceError, RunError
 from headrace.metrics.statistics import RunStatistics
 from headrace.plan.graph import Plan, UnitMap, nodes_behind
-from headrace.plan.nodes import Read, Write
+from headrace.plan.nodes import Collect, Read, Write
 from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Execution:
         self._splits: dict[int, Sequence[Split]] = {}
         self._bases: Mapping[int, int] = {}
         self._stages: tuple[StageRun, ...] = ()
+        self._watchdog: Watchdog | None = None
         self._switch_secs = sys.getswitchinterval()
         self._began = time.perf_counter()
         self._ended: float | None = None
@@ -105,10 +107,15 @@ class Execution:
         self._stages = stages = wiring.build()
         workers = lambda: [pid for stage in stages for pid in stage.worker_pids()]  # noqa: E731 - a name for it
         self._memory.start(workers, wiring.listeners())
+        collects = any(isinstance(output, Collect) for output in self._plan.outputs)
+        self._watchdog = Watchdog(
+            stages, self._state, warn_after_secs=self._options.stall_warning_secs, everybody=not collects
+        )
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECS))
         try:
             for stage in stages:
                 stage.start()
+            self._watchdog.start()
         finally:
             self._state.all_started()
 
@@ -165,6 +172,7 @@ class Execution:
             sources=tuple(stage.source_statistics() for stage in self._stages if isinstance(stage, ReadStage)),
             stages=tuple(stage.statistics() for stage in self._stages if stage.stage.kind != "output"),
             sinks=tuple(committer.statistics() for committer in self._committers.values()),
+            stalls=() if self._watchdog is None else self._watchdog.stalls(),
         )
 
     # -- outputs ---------------------------------------------------------------------------------------------------

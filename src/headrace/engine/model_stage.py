@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
 from headrace.engine.predict import batch_of
-from headrace.engine.stage_run import StageRun, pids_of
+from headrace.engine.stage_run import LOOK_SECS, StageRun
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import with_column
 from headrace.errors import StageError
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from headrace.engine.clock import StageClock
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
-    from headrace.engine.processes.replica import ProcessReplica
+    from headrace.engine.processes.crew import Crew, Member
+    from headrace.engine.processes.supervised import SupervisedReplica
     from headrace.engine.recall import Recall
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
@@ -82,7 +83,7 @@ class ModelStage(StageRun):
         gate: Gate,
         inbox_bytes: int,
         shared_task: PredictTask,
-        make_process: Callable[[str], ProcessReplica] | None,
+        make_process: Callable[[str, Crew], SupervisedReplica] | None,
         make_steps: Callable[[], Task],
         recall: Recall | None = None,
     ) -> None:
@@ -99,7 +100,7 @@ class ModelStage(StageRun):
         self._ended = False
         self._task = shared_task
         self._make_process = make_process
-        self._models: list[PredictTask | ProcessReplica] = [shared_task] if make_process is None else []
+        self._models: list[PredictTask | SupervisedReplica] = [shared_task] if make_process is None else []
         self._make_steps = make_steps
         self._loading = threading.Lock()
         self._loaded = False
@@ -110,16 +111,23 @@ class ModelStage(StageRun):
             state.model_expected()
 
     def work(self, number: int, clock: StageClock) -> None:
-        """Take batches until the input ends."""
+        """Take batches until the input ends, or the replica has to leave its crew."""
+        if self._make_process is None:
+            self._work(number, clock, None)
+            return
+        with self._crew.membership() as member:
+            self._work(number, clock, member)
+
+    def _work(self, number: int, clock: StageClock, member: Member | None) -> None:
         steps, task = self._make_steps(), None
         with self._lock:
             self._tasks.append(steps)
         outgoing = _Outgoing(self, steps, clock)
         try:
             steps.open()
-            while (batch := self._next(clock, outgoing)) is not None:
+            while (batch := self._next(clock, outgoing, member)) is not None:
                 if task is None:
-                    task = self._loaded_task(number)
+                    task = clock.task = self._loaded_task(number)
                 self._answer(task, batch, outgoing)
                 del batch  # it may be large, and is done with
             outgoing.flush()
@@ -129,14 +137,16 @@ class ModelStage(StageRun):
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _next(self, clock: StageClock, outgoing: _Outgoing) -> list[_Share] | None:
-        """Return the next batch; None at the end of the input. One replica at a time waits for rows."""
+    def _next(self, clock: StageClock, outgoing: _Outgoing, member: Member | None) -> list[_Share] | None:
+        """Return the next batch; None where there is none for this replica. One replica at a time waits for rows."""
         if not self._admission.acquire(blocking=False):
             outgoing.flush()
             with clock.starving():
-                self._admission.acquire()
+                while not self._admission.acquire(timeout=-1 if member is None else LOOK_SECS):
+                    if member is not None and member.dismissed():
+                        return None
         try:
-            while True:
+            while member is None or not member.dismissed():
                 now = time.monotonic()
                 while self._observed:
                     self._batcher.observe(*self._observed.popleft())
@@ -146,10 +156,11 @@ class ModelStage(StageRun):
                 if self._ended:
                     return None
                 outgoing.flush()
-                self._admit(clock, outgoing, now)
+                self._admit(clock, outgoing, now, longest_secs=None if member is None else LOOK_SECS)
                 if self.outlet.unwanted:
                     assert self.inbox is not None
                     self.inbox.discard()
+            return None
         finally:
             self._admission.release()
 
@@ -159,12 +170,14 @@ class ModelStage(StageRun):
             return True
         return self._gate.closed and self.inbox is not None and self.inbox.fill() == 0
 
-    def _admit(self, clock: StageClock, outgoing: _Outgoing, now: float) -> None:
+    def _admit(self, clock: StageClock, outgoing: _Outgoing, now: float, *, longest_secs: float | None) -> None:
         """Take one block in, or note that the time for a batch has come."""
         due = self._batcher.wait_until(now)
         timeout = None if due is None else max(0.0, due - now)
         if self._gate.closed or (self._batcher.waiting_rows and timeout is None):
             timeout = min(0.05, timeout) if timeout is not None else 0.05
+        if longest_secs is not None:
+            timeout = longest_secs if timeout is None else min(timeout, longest_secs)
         try:
             block = self.receive(clock, timeout)
         except TimeoutError:
@@ -219,7 +232,7 @@ class ModelStage(StageRun):
     def _loaded_task(self, number: int) -> Task:
         """Return this replica's task with its model loaded; threads share one, and wait while it loads."""
         if self._make_process is not None:
-            task = self._make_process(f"{self._name}#{number}")
+            task = self._make_process(f"{self._name}#{number}", self._crew)
             self._models.append(task)
             task.open()
             self._read_ahead_no_more()
@@ -318,9 +331,14 @@ class ModelStage(StageRun):
         """Return what was answered from memory where the stage has one."""
         return None if self._recall is None else self._recall.statistics()
 
-    def worker_pids(self) -> list[int]:
-        """Return the ids of the processes that hold a copy of the model."""
-        return pids_of(self._models)
+    def time_limits(self) -> list[float]:
+        """Return the model's limit, and those of the steps behind it."""
+        limit = self._node.spec.timeout_secs
+        return [*super().time_limits(), *([] if limit is None else [limit])]
+
+    def tasks(self) -> list[Task]:
+        """Return the copies of the model."""
+        return list(self._models)
 
 
 class _Outgoing:

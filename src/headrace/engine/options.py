@@ -20,6 +20,10 @@ MEMORY_SHARE = 0.6
 """What a run may take of the memory that is there, if nobody says otherwise."""
 
 
+STALL_WARNING_SECS = 300.0
+"""Time without progress after which the watchdog speaks up."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionOptions:
     """Options of one execution; none of them changes the result, so none counts for "the same job"."""
@@ -35,6 +39,8 @@ class ExecutionOptions:
     cores: int = 1
     memory_limit_bytes: int = UNLIMITED
     """For this process and its workers together."""
+    stall_warning_secs: float | None = STALL_WARNING_SECS
+    """Time without progress after which a replica is named; None: never."""
 
     @classmethod
     def of(
@@ -48,6 +54,7 @@ class ExecutionOptions:
         retry_failed: bool = False,
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
+        stall_warning_secs: float | None = STALL_WARNING_SECS,
     ) -> ExecutionOptions:
         """Make options, counting the cores and the memory that this process may use where none are named.
 
@@ -62,6 +69,7 @@ class ExecutionOptions:
             failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
             cores=num_cpus or available_cores(),
             memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),
+            stall_warning_secs=stall_warning_secs,
         )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
+from headrace.model.calls import TimedCalls
 from headrace.model.inputs import columns_of
 from headrace.model.predictor import Predictor
 from headrace.records.block import Block, Unit
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.metrics.statistics import ModelStatistics
+    from headrace.model.calls import Calls
     from headrace.model.predictor import Prediction
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
@@ -39,11 +41,18 @@ class PredictTask:
         """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
         self._spec, self._stage, self._on_error, self._pause = spec, stage, on_error, pause
         self._predictor: Predictor | None = None
+        self._calls: Calls | None = None
         self._counts = StepCounts()
+
+    def attend(self, calls: Calls) -> None:
+        """Have `calls` told of each call of the model, from `open()` on."""
+        self._calls = calls
 
     def open(self) -> None:
         """Load the model."""
-        self._predictor = Predictor(self._spec, self._stage, self._on_error, pause=self._pause)
+        if self._calls is None and self._spec.timeout_secs is not None:
+            self._calls = TimedCalls({0: self._spec.timeout_secs})
+        self._predictor = Predictor(self._spec, self._stage, self._on_error, calls=self._calls, pause=self._pause)
         self._predictor.open()
 
     def process(self, block: Block) -> Iterator[Block]:
@@ -60,6 +69,18 @@ class PredictTask:
             return
         yield self._answered(block, self._predictor, prediction)
         self._counts.seconds += time.perf_counter() - started
+
+    def overdue(self, now: float) -> tuple[str, float] | None:
+        """Return the stage and the time that a call may take, where one takes too long in this process."""
+        if not isinstance(self._calls, TimedCalls) or self._calls.overdue(now) is None:
+            return None
+        assert self._spec.timeout_secs is not None
+        return self._stage, self._spec.timeout_secs
+
+    def progress(self) -> object:
+        """Return what is different when a call of the model has ended."""
+        statistics = self.statistics()
+        return None if statistics is None else statistics.calls
 
     def counts(self) -> Mapping[str, StepCounts]:
         """The stage counts rows itself, since it sees them leave; only the time is counted here."""

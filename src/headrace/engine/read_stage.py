@@ -73,7 +73,7 @@ class ReadStage(StageRun):
 
     def work(self, number: int, clock: StageClock) -> None:
         """Read one split after another."""
-        task = self._make_task()
+        task = clock.task = self._make_task()
         self._tasks.append(task)
         try:
             task.open()

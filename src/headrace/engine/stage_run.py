@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.engine.channel import Cancelled
 from headrace.engine.clock import StageClock
 from headrace.engine.failing import leaving
+from headrace.engine.processes.crew import Crew
 from headrace.engine.task import StepCounts
+from headrace.engine.watchdog import Glance
 from headrace.metrics.statistics import StageStatistics, StepStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from headrace.engine.channel import Channel
     from headrace.engine.outlet import Outlet
+    from headrace.engine.processes.crew import Member
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics, RecallStatistics
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
+
+
+LOOK_SECS = 0.5
+"""How often a replica that waits asks whether it has to leave its crew."""
 
 
 class StageRun:
@@ -35,6 +43,8 @@ class StageRun:
         self._tasks: list[Task] = []
         self._started = self._alive = 0
         self._lock = threading.Lock()
+        self._crew = Crew()
+        state.on_stop(self._crew.cancel)
 
     def start(self) -> None:
         """Start the replicas."""
@@ -71,22 +81,23 @@ class StageRun:
         with clock.starving():
             return self.inbox.get(timeout_secs)
 
-    def run_task(self, task: Task, clock: StageClock) -> None:
-        """Pass blocks from the inbox through a task until there are no more."""
+    def run_task(self, task: Task, clock: StageClock, member: Member | None = None) -> None:
+        """Pass blocks from the inbox through a task until there are no more, or the replica has to leave its crew."""
         with self._lock:
             self._tasks.append(task)
+        clock.task = task
         try:
             task.open()
-            while self._pass_one(task, clock):
+            while self._pass_one(task, clock, member):
                 if self.outlet.unwanted:
                     assert self.inbox is not None
                     self.inbox.discard()
         finally:
             task.close()
 
-    def _pass_one(self, task: Task, clock: StageClock) -> bool:
+    def _pass_one(self, task: Task, clock: StageClock, member: Member | None) -> bool:
         """Pass the next block through a task, keeping nothing of it; say whether there was one."""
-        block = self.receive(clock)
+        block = self._receive_as(member, clock)
         if block is None:
             return False
         pieces = task.process(block)
@@ -95,6 +106,14 @@ class StageRun:
             self.emit(piece, clock)
             del piece
         return True
+
+    def _receive_as(self, member: Member | None, clock: StageClock) -> Block | None:
+        if member is None:
+            return self.receive(clock)
+        while not member.dismissed():
+            with suppress(TimeoutError):
+                return self.receive(clock, LOOK_SECS)
+        return None
 
     def _replica(self, number: int) -> None:
         clock = StageClock()
@@ -113,9 +132,32 @@ class StageRun:
         if last and not self.state.stopping.is_set():
             self.outlet.close()
 
+    def tasks(self) -> list[Task]:
+        """Return what the replicas run."""
+        return list(self._tasks)
+
+    def time_limits(self) -> list[float]:
+        """Return how long calls may take that have a limit."""
+        return [step.timeout_secs for step in self.stage.steps if step.timeout_secs is not None]
+
+    def glances(self) -> list[Glance]:
+        """Return what each replica that has not ended does at this moment."""
+        return [
+            Glance(
+                stage=self.stage.name,
+                replica=number,
+                busy=clock.state == "busy",
+                token=clock.progress(),
+                doing=clock.doing,
+            )
+            for number, clock in enumerate(list(self._clocks))
+            if clock.state is not None
+        ]
+
     def worker_pids(self) -> list[int]:
         """Return the ids of worker processes at work for this stage."""
-        return pids_of(self._tasks)
+        pids = [getattr(task, "pid", None) for task in self.tasks()]
+        return [pid for pid in pids if pid is not None]
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sum the counts of all replicas, by step."""
@@ -157,6 +199,8 @@ class StageRun:
             queue_fill=self.inbox.fill() if self.inbox is not None else 0.0,
             model=self.model_statistics(),
             recall=self.recall_statistics(),
+            restarts=sum(getattr(task, "restarts", 0) for task in self.tasks()),
+            out_of_memory=sum(getattr(task, "out_of_memory", 0) for task in self.tasks()),
         )
 
     def model_statistics(self) -> ModelStatistics | None:
@@ -166,9 +210,3 @@ class StageRun:
     def recall_statistics(self) -> RecallStatistics | None:
         """Return what was answered from memory where the stage has one."""
         return None
-
-
-def pids_of(tasks: Iterable[Task]) -> list[int]:
-    """Return the process ids of those tasks that run in worker processes."""
-    pids = [getattr(task, "pid", None) for task in list(tasks)]
-    return [pid for pid in pids if pid is not None]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.engine.channel import Channel
     from headrace.engine.clock import StageClock
     from headrace.engine.outlet import Outlet
+    from headrace.engine.processes.crew import Crew
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.plan.stages import Stage
@@ -37,7 +38,7 @@ class StepStage(StageRun):
         inbox: Channel,
         *,
         make_task: Callable[[], Task],
-        make_process: Callable[[str], Task] | None,
+        make_process: Callable[[str, Crew], Task] | None,
     ) -> None:
         super().__init__(stage, state, outlet, inbox)
         self._make_task = make_task
@@ -52,7 +53,8 @@ class StepStage(StageRun):
         in_process = self.stage.isolation == "process" or number >= self.stage.replicas
         if in_process:
             assert self._make_process is not None
-            self.run_task(self._make_process(f"{self.stage.name}#{number}"), clock)
+            with self._crew.membership() as member:
+                self.run_task(self._make_process(f"{self.stage.name}#{number}", self._crew), clock, member)
         else:
             self.run_task(_Metered(self._make_task(), self), clock)
 
@@ -78,6 +80,7 @@ class _Metered:
         self._task = task
         self._stage = stage
         self.open, self.counts, self.close = task.open, task.counts, task.close
+        self.overdue = getattr(task, "overdue", lambda now: None)
 
     def process(self, block: Block) -> Iterator[Block]:
         started = time.thread_time()

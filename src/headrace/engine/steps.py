@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.engine.attended import Attended
-from headrace.engine.failing import fail_row, stage_error
 from headrace.engine.pace import paced
-from headrace.engine.task import StepCounts
-from headrace.engine.user_batches import Rows, from_user, no_rows, to_user, with_column
+from headrace.engine.step_runner import StepRunner
+from headrace.engine.user_batches import Rows, from_user, to_user, with_column
 from headrace.engine.weighing import TARGET_BLOCK_BYTES, WEIGHED_ROWS, Weigher
 from headrace.errors import HeadraceError, RowError, StageError
-from headrace.model.attempts import Attempts
-from headrace.records.columns import empty_columns, to_column, to_rows
+from headrace.model.calls import TimedCalls
+from headrace.records.columns import to_column, to_rows
 from headrace.records.cutter import Pieces
-from headrace.records.first_rows import FirstRows
 from headrace.records.plain import array_of_numbers
 from headrace.records.types import TypeQuarrelError, concatenated
 
@@ -29,6 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.engine.task import StepCounts
+    from headrace.model.calls import Calls
     from headrace.plan.steps import OnError, Step
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
@@ -50,19 +48,39 @@ class StepChain:
         self._steps = tuple(steps)
         self._on_error = on_error
         self._pause = pause
-        self._runners: list[_StepRunner] = []
+        self._calls: Calls | None = None
+        self._runners: list[StepRunner] = []
         self._opened = ExitStack()
+
+    def attend(self, calls: Calls) -> None:
+        """Have `calls` told of each call, from `open()` on."""
+        self._calls = calls
 
     def open(self) -> None:
         """Make the functions, calling `setup()` where classes have it."""
-        for step in self._steps:
-            runner = _RUNNERS[step.kind](step, step.on_error or self._on_error, self._pause)
+        limits = {i: step.timeout_secs for i, step in enumerate(self._steps) if step.timeout_secs is not None}
+        if limits and self._calls is None:
+            self._calls = TimedCalls(limits)
+        for number, step in enumerate(self._steps):
+            on_error = step.on_error or self._on_error
+            runner = _RUNNERS[step.kind](step, on_error, number=number, calls=self._calls, pause=self._pause)
             self._runners.append(runner)
             self._opened.callback(runner.close)
 
     def process(self, block: Block) -> Iterator[Block]:
         """Run the block through all steps."""
+        for runner in self._runners:
+            runner.afresh = True
         return self._from(0, block)
+
+    def overdue(self, now: float) -> tuple[str, float] | None:
+        """Return the step whose call takes too long in this process, and how long it may take."""
+        call = self._calls.overdue(now) if isinstance(self._calls, TimedCalls) else None
+        if call is None:
+            return None
+        step = self._steps[call.step]
+        assert step.timeout_secs is not None
+        return step.name, step.timeout_secs
 
     def counts(self) -> Mapping[str, StepCounts]:
         """Return the counts by step name."""
@@ -84,96 +102,11 @@ class StepChain:
             yield from following
 
 
-class _StepRunner:
-    """One step in one replica: holds its function and its counts."""
-
-    def __init__(self, step: Step, on_error: OnError, pause: Callable[[float], None]) -> None:
-        self.step = step
-        self.on_error = on_error
-        self.counts = StepCounts()
-        self._first_rows = FirstRows()
-        self.sound = 0
-        """Rows that have succeeded, up to the block at work."""
-        self.attempts = None if step.retry is None else Attempts(step.retry, pause=pause)
-        self._made = self._make(step)
-        self.function = self._attended(self._made)
-
-    def _make(self, step: Step) -> Callable[..., Any]:
-        if not inspect.isclass(step.function):
-            return step.function
-        with self._named("could not be set up"):
-            instance: Any = step.function(*step.args, **dict(step.kwargs))
-            setup = getattr(instance, "setup", None)
-            if setup is not None:
-                setup()
-        return cast("Callable[..., Any]", instance)
-
-    def _attended(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function if self.attempts is None else Attended(function, self.attempts)
-
-    def close(self) -> None:
-        if inspect.isclass(self.step.function):
-            close = getattr(self._made, "close", None)
-            if close is not None:
-                with self._named("could not be closed"):
-                    close()
-
-    @contextmanager
-    def _named(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except HeadraceError:
-            raise
-        except Exception as error:
-            raise stage_error(self.step.name, error, what) from error
-
-    def counted(self, block: Block) -> Iterator[Block]:
-        """Run one block, keeping the counts; blocks without rows pass without a call."""
-        counts = self.counts
-        if block.num_rows == 0:
-            yield self.empty(block)
-            return
-        counts.rows_in += block.num_rows
-        before = len(block.failures)
-        started = time.perf_counter()
-        pieces = self.run(block)
-        del block
-        for piece in pieces:
-            counts.seconds += time.perf_counter() - started
-            counts.rows_out += piece.num_rows
-            counts.failed += len(piece.failures)
-            yield piece
-            del piece
-            started = time.perf_counter()
-        counts.seconds += time.perf_counter() - started
-        counts.failed -= before
-        if self.attempts is not None:
-            counts.retried = self.attempts.repeated
-        self.sound = counts.rows_in - counts.failed
-
-    def empty(self, block: Block) -> Block:
-        """Return an empty block with the columns that the step would give, as far as they are known."""
-        return block.with_batch(self.nothing())
-
-    def nothing(self) -> pa.RecordBatch:
-        """Return a batch of no rows."""
-        schema = self.step.output_schema
-        return empty_columns(0) if schema is None else no_rows(schema)
-
-    def run(self, block: Block) -> Iterator[Block]:
-        raise NotImplementedError
-
-    def failure(self, block: Block, row: int, error: Exception, values: Any, *, sound: int) -> RowFailure:
-        """Turn a failed row into a dead letter, or end the run; `sound` rows of the block have succeeded before it."""
-        self._first_rows.failed(error)
-        if self.on_error != "fail" and self._first_rows.hopeless(succeeded=self.sound + sound):
-            raise self._first_rows.stop(self.step.name) from error
-        attempt = 1 if self.attempts is None else self.attempts.made
-        return fail_row(self.step.name, block, row, error, values, on_error=self.on_error, attempt=attempt)
-
-
-class _Columns(_StepRunner):
+class _Columns(StepRunner):
     """Headrace's own column functions: cheap, and right for empty batches too."""
+
+    def _attended(self) -> Callable[..., Any]:
+        return self._made
 
     def run(self, block: Block) -> Iterator[Block]:
         yield block.with_batch(self.function(block.batch))
@@ -184,7 +117,7 @@ class _Columns(_StepRunner):
         return block.with_batch(self.function(block.batch))
 
 
-class _Map(_StepRunner):
+class _Map(StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
         rows, pieces, weigher, failed = Rows(block.batch), Pieces(block), Weigher(), 0
         result: Any = None
@@ -236,7 +169,7 @@ class _Map(_StepRunner):
         return pieces.piece(batch, kept, failures, before=before, errors=nulled)
 
 
-class _AddColumn(_StepRunner):
+class _AddColumn(StepRunner):
     """One more column; all others stay as they are, untouched."""
 
     def run(self, block: Block) -> Iterator[Block]:
@@ -269,7 +202,7 @@ class _AddColumn(_StepRunner):
         return step.function
 
 
-class _Filter(_StepRunner):
+class _Filter(StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
         rows, pieces, failed = Rows(block.batch), Pieces(block), 0
         for run in paced(enumerate(rows.dicts())):
@@ -293,14 +226,14 @@ class _Filter(_StepRunner):
         return block
 
 
-class _FlatMap(_StepRunner):
+class _FlatMap(StepRunner):
     """One row to many: children are collected into blocks of normal size while they come."""
 
     _limit = FIRST_FANOUT_ROWS
     """Children to collect before they are weighed; learnt from those weighed so far."""
 
-    def _attended(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function if self.attempts is None else Attended(function, self.attempts).children
+    def _attended(self) -> Callable[..., Any]:
+        return self.attended.children
 
     def run(self, block: Block) -> Iterator[Block]:
         rows, pieces, failed = Rows(block.batch), Pieces(block), 0
@@ -343,7 +276,7 @@ class _FlatMap(_StepRunner):
         return None
 
 
-class _MapBatches(_StepRunner):
+class _MapBatches(StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
         size = self.step.batch_size or block.num_rows
         pieces = Pieces(block)
@@ -359,8 +292,8 @@ class _MapBatches(_StepRunner):
             piece = pieces.piece(batch, kept, failures, before=first + count)
             yield from piece.cut_by_bytes(TARGET_BLOCK_BYTES) if piece.nbytes > 2 * TARGET_BLOCK_BYTES else [piece]
 
-    def _attended(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function  # batches are attended as a whole, below
+    def _attended(self) -> Callable[..., Any]:
+        return self._made  # batches are attended as a whole, below
 
     def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         batch = from_user(self.function(to_user(rows, self.step.batch_format)))
@@ -377,8 +310,8 @@ class _MapBatches(_StepRunner):
         """
         rows = block.batch.slice(first, count)
         try:
-            attempts = self.attempts if count == 1 or not part else None
-            batch = self._answer(rows) if attempts is None else attempts.call(lambda: self._answer(rows))
+            again = count == 1 or not part
+            batch = self.attended.batch(first, count, lambda: self._answer(rows), again=again)
         except HeadraceError:
             raise
         except Exception as error:
@@ -405,7 +338,7 @@ class _MapBatches(_StepRunner):
         return batch, np.full(batch.num_rows, first, dtype=np.int64), []
 
 
-_RUNNERS: dict[str, type[_StepRunner]] = {
+_RUNNERS: dict[str, type[StepRunner]] = {
     "map": _Map,
     "flat_map": _FlatMap,
     "filter": _Filter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.channel import Channel, Gate
 from headrace.engine.model_stage import ModelStage
@@ -12,6 +12,7 @@ from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
 from headrace.engine.predict import PredictTask
+from headrace.engine.processes.terms import Terms
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from headrace.engine.memories import Memories
     from headrace.engine.memory import MemoryWatch
     from headrace.engine.options import ExecutionOptions
-    from headrace.engine.processes.replica import ProcessReplica
+    from headrace.engine.processes.crew import Crew
+    from headrace.engine.processes.supervised import SupervisedReplica
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from headrace.plan.steps import OnError
     from headrace.records.block import Block
     from headrace.sources.source import Split
+
+
+MakeProcess: TypeAlias = "Callable[[str, Crew], SupervisedReplica]"
 
 
 class Wiring:
@@ -202,9 +207,7 @@ class Wiring:
             outlet,
             inbox,
             make_task=self._steps(stage),
-            make_process=None
-            if stage.isolation == "thread"
-            else self._in_process(partial(StepChain, stage.steps, self._options.on_error)),
+            make_process=None if stage.isolation == "thread" else self._steps_in_process(stage),
         )
 
     def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
@@ -213,6 +216,7 @@ class Wiring:
         recall = self._memories.recall_of(head, on_error=on_error)
         # What is answered beside a failed row is kept, before the failure ends the run or is written as nulls.
         make = partial(PredictTask, head.spec, name, on_error if recall is None else "dead_letter")
+        terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
         return ModelStage(
             stage,
             self._state,
@@ -224,7 +228,9 @@ class Wiring:
             gate=self._gate,
             inbox_bytes=self._budget.model_inbox_bytes,
             shared_task=make(pause=self._state.pause),
-            make_process=self._in_process(make, share=stage.replicas) if stage.isolation == "process" else None,
+            make_process=self._in_process(make, [terms], share=stage.replicas)
+            if stage.isolation == "process"
+            else None,
             make_steps=self._steps(stage),
             recall=recall,
         )
@@ -253,17 +259,28 @@ class Wiring:
     def _steps(self, stage: Stage) -> Callable[[], Task]:
         return partial(StepChain, stage.steps, self._options.on_error, pause=self._state.pause)
 
-    def _in_process(
-        self, make_task: Callable[[], Task], *, share: int | None = None
-    ) -> Callable[[str], ProcessReplica]:
-        """Return how to make a replica in a worker process; `share` workers divide the cores among their threads."""
+    def _steps_in_process(self, stage: Stage) -> MakeProcess:
+        make = partial(StepChain, stage.steps, self._options.on_error)
+        return self._in_process(make, [Terms.of(step) for step in stage.steps])
 
-        def make(name: str) -> ProcessReplica:
+    def _in_process(
+        self, make_task: Callable[[], Task], terms: Sequence[Terms], *, share: int | None = None
+    ) -> MakeProcess:
+        """Return how to make a replica in a worker process; `share` workers divide the cores among their threads."""
+        limits = {i: one.timeout_secs for i, one in enumerate(terms) if one.timeout_secs is not None}
+
+        def make(name: str, crew: Crew) -> SupervisedReplica:
             from headrace.engine.processes.replica import ProcessReplica
             from headrace.engine.processes.start import thread_environment
+            from headrace.engine.processes.supervised import SupervisedReplica
 
             env = thread_environment(self._options.cores // share if share else 1)
-            replica = ProcessReplica(make_task(), name=name, env=env)
+            replica = SupervisedReplica(
+                lambda: ProcessReplica(make_task(), name=name, env=env, limits_secs=limits),
+                terms=terms,
+                crew=crew,
+                pause=self._state.pause,
+            )
             self._state.on_stop(replica.kill)
             return replica
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias
 
 from headrace.metrics.bottleneck import share_of_run
 from headrace.metrics.quantities import amount, count, duration, percent
+from headrace.metrics.report import stall_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +77,7 @@ def line_of(statistics: RunStatistics) -> str:
     parts += [_stage_cell(stage, statistics.elapsed_secs) for stage in statistics.stages]
     failed = _failed(statistics)
     parts += [f"{failed:,} failed"] if failed else []
+    parts += [stall_text(stall) for stall in statistics.stalls if not stall.over]
     return "  ".join(parts)
 
 
@@ -136,6 +138,7 @@ def table_of(statistics: RunStatistics, *, columns: int = 80) -> Table:
     from rich import box
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
 
     narrow = columns < NARROW_COLUMNS
     now = progress_of(statistics)
@@ -159,6 +162,9 @@ def table_of(statistics: RunStatistics, *, columns: int = 80) -> Table:
     bar = ProgressBar(total=1.0, completed=now.share or 0.0, pulse=now.share is None, width=min(30, columns))
     outer = Table.grid()
     outer.add_row(table)
+    for stall in statistics.stalls:
+        if not stall.over:
+            outer.add_row(Text(stall_text(stall), style="yellow"))
     if narrow:
         outer.add_row(bar)
         outer.add_row("  ".join(summary))

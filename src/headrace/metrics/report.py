@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         SinkStatistics,
         SourceStatistics,
         StageStatistics,
+        Stall,
         StepStatistics,
     )
 
@@ -97,6 +98,7 @@ class Report:
             table += [_step_row(step) for step in stage.steps if step.name != stage.name or _notable(step)]
         table += [_sink_row(sink) for sink in run.sinks]
         notes = [note for sink in run.sinks for note in _sink_notes(sink)]
+        notes += [stall_text(stall) for stall in run.stalls]
         state = "finished in" if run.done else "running for"
         total = f"{state} {duration(run.elapsed_secs)}, {self.rows_per_sec:,.0f} rows/s, "
         total += f"peak memory {amount(run.peak_memory_bytes)}"
@@ -127,6 +129,9 @@ def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
     row = [stage.name, f"{stage.replicas} × {stage.kind}", shares]
     if stage.model is not None:
         row.append(_model_cell(stage.model))
+    if stage.restarts:
+        memory = f", {stage.out_of_memory:,} for want of memory" if stage.out_of_memory else ""
+        row.append(f"{count(stage.restarts, 'worker')} started again{memory}")
     return row if stage.recall is None else [*row, *_recall_cells(stage.recall)]
 
 
@@ -177,6 +182,18 @@ def _sink_notes(sink: SinkStatistics) -> list[str]:
     where = f" in {sink.dead_letters_folder}" if sink.dead_letters_folder else ""
     earlier = f", {sink.dead_letters_before:,} of them from earlier runs" if sink.dead_letters_before else ""
     return [f"{count(sink.dead_letters, 'dead letter')}{where}{earlier}"]
+
+
+def stall_text(stall: Stall) -> str:
+    """Write a time without progress for people.
+
+    >>> from headrace.metrics.statistics import Stall
+    >>> stall_text(Stall(stage="map_1", replica=2, doing="is at work in a.py, line 3, f", began_secs=9, secs=300))
+    'map_1: replica 2 has made no progress for 5 min 0 s; it is at work in a.py, line 3, f'
+    """
+    if stall.over:
+        return f"{stall.stage}: replica {stall.replica} made no progress for {duration(stall.secs)}; then it moved on"
+    return f"{stall.stage}: replica {stall.replica} has made no progress for {duration(stall.secs)}; it {stall.doing}"
 
 
 def _aligned(table: list[list[str]]) -> list[str]:

@@ -115,6 +115,10 @@ class StageStatistics:
     """Seconds that the replicas ran, summed over them; a stage may end long before the run does."""
     queue_fill: float = 0.0
     """Share of the input queue's byte budget in use now."""
+    restarts: int = 0
+    """Worker processes that died, or were killed for a call without end, and were started again."""
+    out_of_memory: int = 0
+    """Those of them that the kernel killed for want of memory."""
     model: ModelStatistics | None = None
     recall: RecallStatistics | None = None
 
@@ -155,6 +159,21 @@ class SinkStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """A time in which a replica of a stage made no progress; the run goes on all the same."""
+
+    stage: str
+    replica: int = 0
+    doing: str = ""
+    """What it did meanwhile, or what it waited for."""
+    began_secs: float = 0.0
+    """Seconds into the run."""
+    secs: float = 0.0
+    over: bool = False
+    """Whether it has moved on since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatistics:
     """A snapshot of a whole run; taken at any time while it runs and once at its end."""
 
@@ -168,3 +187,4 @@ class RunStatistics:
     sources: tuple[SourceStatistics, ...] = ()
     stages: tuple[StageStatistics, ...] = ()
     sinks: tuple[SinkStatistics, ...] = ()
+    stalls: tuple[Stall, ...] = ()

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.errors import RowCrash, RowTimeout
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -61,3 +63,14 @@ class Attempts:
                 self.repeated += 1
             self._pause(delay_secs)
             attempt += 1
+
+
+def attempts_behind(error: BaseException, attempts: Attempts | None) -> int:
+    """Return how many attempts have ended in an error: those of this thread's last call, or those that killed workers.
+
+    >>> attempts_behind(ValueError(), None)
+    1
+    """
+    if isinstance(error, (RowTimeout, RowCrash)):
+        return error.attempt
+    return 1 if attempts is None else attempts.made

@@ -18,7 +18,8 @@ import pyarrow as pa
 from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError
 from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import Answers, pair
-from headrace.model.attempts import Attempts
+from headrace.model.attempts import Attempts, attempts_behind
+from headrace.model.calls import resting
 from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from headrace.model.calls import Calls
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
 
@@ -85,11 +87,12 @@ class Predictor:
         stage: str,
         on_error: OnError = "fail",
         *,
+        calls: Calls | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
-        self._spec, self._stage, self._on_error = spec, stage, on_error
-        self._attempts = Attempts(spec.retry or Retry(1), pause=pause)
+        self._spec, self._stage, self._on_error, self._noted = spec, stage, on_error, calls
+        self._attempts = Attempts(spec.retry or Retry(1), pause=resting(calls, pause))
         self._handler_name = type(spec.handler).__name__
         self._run = _caller(spec)
         self._inputs: Inputs = None
@@ -223,10 +226,8 @@ class Predictor:
         that this call would give, as far as earlier ones tell. Returns the number of answers, None where a call raised.
         """
         if count == 1 or not known_bad:
-            rows = batch.slice(first, count)
             try:
-                again = count == 1 or not part
-                answers = self._attempts.call(lambda: self._call(rows)) if again else self._call(rows)
+                answers = self._ask(batch, first, count, again=count == 1 or not part)
             except AnswerError as error:
                 failure: Exception = error
                 whole = error.count
@@ -240,7 +241,7 @@ class Predictor:
                 self._settle({first + row: error for row, error in answers.failures.items()}, count)
                 return count
             if count == 1:
-                found.failed(first, failure, self._attempts.made)
+                found.failed(first, failure, attempts_behind(failure, self._attempts))
                 self._settle({first: failure}, 1)
                 return whole
         half = count // 2
@@ -273,6 +274,17 @@ class Predictor:
             for row in range(first, first + count):
                 found.errors.pop(row, None)
                 self._search(batch, row, 1, found)
+
+    def _ask(self, batch: pa.RecordBatch, first: int, count: int, *, again: bool) -> Answers:
+        """Make the call for some rows, noted for whoever watches, and `again` where it fails and that is wanted."""
+        rows = batch.slice(first, count)
+        if self._noted is not None:
+            self._noted.begin(0, first, 0, count)
+        try:
+            return self._attempts.call(lambda: self._call(rows)) if again else self._call(rows)
+        finally:
+            if self._noted is not None:
+                self._noted.end()
 
     def _call(self, batch: pa.RecordBatch) -> Answers:
         spec = self._spec

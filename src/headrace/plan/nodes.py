@@ -70,6 +70,8 @@ class InferenceSpec:
     limits: BatchLimits = BatchLimits()
     retry: Retry | None = None
     """None: a batch is asked once before it is halved, and a row alone once."""
+    timeout_secs: float | None = None
+    """How long a call for one batch may take."""
     version: str | None = None
 
 

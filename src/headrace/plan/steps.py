@@ -44,6 +44,8 @@ class Step:
     output_schema: pa.Schema | None = None
     retry: Retry | None = None
     """None: a call is made once."""
+    timeout_secs: float | None = None
+    """How long a call for one row (for one batch: map_batches) may take; None: as long as it likes."""
     version: str | None = None
     """Stands for the function's content in the job's identity, where that cannot be fingerprinted."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.checks import check
 from headrace.engine.execution import Execution
-from headrace.engine.options import ExecutionOptions
+from headrace.engine.options import STALL_WARNING_SECS, ExecutionOptions
 from headrace.metrics.quantities import count
 from headrace.plan.rules import optimised
 from headrace.runners.interrupts import interruptible
@@ -36,6 +36,7 @@ def run(
     retry_failed: bool = False,
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
+    stall_warning_secs: float | None = STALL_WARNING_SECS,
     progress: str | bool = False,
 ) -> RunResult:
     """Run a plan to its end.
@@ -56,6 +57,7 @@ def run(
         retry_failed=retry_failed,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
+        stall_warning_secs=stall_warning_secs,
     )
     execution = _checked(plan, options)
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress

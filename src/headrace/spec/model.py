@@ -193,7 +193,7 @@ class InferStep(SpecModel):
     max_batch_size: Positive | None = None
     max_batch_duration_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     concurrency: Positive | None = None
-    isolation: Literal["thread", "process"] | None = None
+    isolation: Literal["auto", "thread", "process"] | None = None
     num_gpus: Annotated[float, Field(ge=0)] | None = None
     accelerator: str | None = None
     min_ram: str | None = None
@@ -201,6 +201,7 @@ class InferStep(SpecModel):
     cache: str | CacheSpec | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
+    timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     version: str | None = None
     name: str | None = None
 
@@ -234,6 +235,7 @@ class ReplicatedStep(SpecModel):
     isolation: Literal["auto", "thread", "process"] | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
+    timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     version: str | None = None
     name: str | None = None
 
@@ -368,6 +370,7 @@ class Run(SpecModel):
     max_failed_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
     num_cpus: Positive | None = None
     memory_limit: Bytes | None = None
+    stall_warning_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class PipelineSpec(SpecModel):

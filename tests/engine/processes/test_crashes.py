@@ -21,7 +21,7 @@ Extension modules: numpy, pyarrow.lib (total: 2)
 
 @pytest.mark.parametrize(
     ("returncode", "words"),
-    [(1, "status 1"), (-9, "out of memory"), (-11, "SIGSEGV"), (-6, "SIGABRT"), (-63, "signal 63"), (-15, "SIGTERM")],
+    [(1, "status 1"), (-9, "signal 9"), (-11, "SIGSEGV"), (-6, "SIGABRT"), (-63, "signal 63"), (-15, "SIGTERM")],
 )
 def test_an_exit_status_in_words(returncode, words):
     assert words in describe_exit(returncode)
@@ -35,3 +35,8 @@ def test_the_innermost_frames_of_the_thread_that_crashed():
 @pytest.mark.parametrize("dump", ["", "Fatal Python error: Aborted\n\n<no Python frame>\n"])
 def test_without_frames_nothing_is_said(dump):
     assert last_frames(dump) == ""
+
+
+def test_a_kill_for_want_of_memory_is_told_as_such():
+    assert "out-of-memory killer" in describe_exit(-9, out_of_memory=True)
+    assert "signal 9" not in describe_exit(-9, out_of_memory=True)

@@ -216,7 +216,7 @@ def test_any_other_error_is_a_run_error_with_the_remote_traceback(task, what):
 @pytest.mark.parametrize(
     ("task", "how"),
     [
-        (tasks.Dying(signal.SIGKILL), "SIGKILL.*out of memory"),
+        (tasks.Dying(signal.SIGKILL), "signal 9.*no kill for want of memory"),
         (tasks.Dying(signal.SIGTERM), "SIGTERM"),
         (tasks.ExitingHard(), "exited with status 7"),
     ],

@@ -9,10 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.processes.crashes import describe_exit, last_frames
 from headrace.engine.processes.logs import LogLevels, deliver
+from headrace.engine.processes.mark import Mark
+from headrace.engine.processes.memory_killer import oom_kills
+from headrace.engine.processes.patience import Patience
 from headrace.engine.processes.remote_errors import unpack_error
 from headrace.engine.processes.shared_blocks import SharedFile, anonymous_file, pack_block, pack_bytes, unpack_block
 from headrace.engine.processes.start import Hello, start_worker, thread_environment
@@ -23,7 +27,9 @@ from headrace.errors import HeadraceError, RunError, WorkerCrashedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from headrace.engine.processes.suspects import Sentence
     from headrace.engine.task import StepCounts, Task
+    from headrace.model.calls import Call
     from headrace.records.block import Block
 
 _EXIT_GRACE_SECS = 5.0
@@ -36,10 +42,18 @@ class ProcessReplica:
     The task is pickled when the replica is opened; errors of the worker's task are raised here as themselves.
     """
 
-    def __init__(self, task: Task, *, name: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        *,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        limits_secs: Mapping[int, float] = MappingProxyType({}),
+    ) -> None:
         """Prepare a replica of stage `name`; nothing is started yet.
 
-        `env` is added to the worker's environment; by default it holds numeric libraries to one thread.
+        `env` is added to the worker's environment; by default it holds numeric libraries to one thread. `limits_secs`
+        says how long a call may take, by number of the step; a worker that takes longer is killed.
         """
         self._task = task
         self._name = name
@@ -47,6 +61,9 @@ class ProcessReplica:
         self._process: subprocess.Popen[bytes] | None = None
         self._wire: Wire | None = None
         self._crash_fd: int | None = None
+        self._mark: Mark | None = None
+        self._patience = Patience(limits_secs)
+        self._oom_kills = 0
         self._counts: Mapping[str, StepCounts] = {}
         self._statistics: Any = None
         self._killed = False
@@ -55,6 +72,11 @@ class ProcessReplica:
     def pid(self) -> int | None:
         """The worker's process id, once it has been started."""
         return self._process.pid if self._process else None
+
+    def mark(self) -> tuple[int, Call | None]:
+        """Return how often the worker has begun or ended a call, and the call that it is in; from any thread."""
+        mark = self._mark
+        return (0, None) if mark is None else mark.read()
 
     def open(self) -> None:
         """Start the worker and open the task in it.
@@ -80,8 +102,10 @@ class ProcessReplica:
         self._send(Kind.HELLO, hello, data)
         self._counts, self._statistics = self._receive(Kind.OPENED).value
 
-    def process(self, block: Block) -> Iterator[Block]:
+    def process(self, block: Block, sentences: Mapping[Call, Sentence] = MappingProxyType({})) -> Iterator[Block]:
         """Send a block and yield its pieces while the worker works, which never gets more than two pieces ahead.
+
+        `sentences` names calls that the worker must not make.
 
         Raises:
             WorkerCrashedError: the worker died, or was killed by `kill()`.
@@ -90,7 +114,7 @@ class ProcessReplica:
         with self._telling_os_errors():
             head, payload = pack_block(block)
         del block  # the worker has it now: the memory here may go
-        self._send(Kind.BLOCK, head, payload)
+        self._send(Kind.BLOCK, (head, dict(sentences)), payload)
         while (frame := self._receive(Kind.PIECE, Kind.DONE)).kind is Kind.PIECE:
             piece_head, self._counts = frame.value
             assert frame.data is not None
@@ -142,14 +166,18 @@ class ProcessReplica:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._crash_fd = anonymous_file("headrace-crash")
+        mark_fd = anonymous_file("headrace-mark")
+        self._oom_kills = oom_kills()
         try:
-            self._process = start_worker((theirs.fileno(), self._crash_fd), self._env)
+            self._mark = Mark(mark_fd)
+            self._process = start_worker((theirs.fileno(), self._crash_fd, mark_fd), self._env)
         except BaseException:
             ours.close()
-            os.close(self._crash_fd)
+            self._release()
             raise
         finally:
             theirs.close()
+            os.close(mark_fd)
         self._wire = Wire(ours)
 
     def _say_goodbye(self, grace_secs: float) -> HeadraceError | None:
@@ -185,6 +213,9 @@ class ProcessReplica:
         if self._crash_fd is not None:
             os.close(self._crash_fd)
             self._crash_fd = None
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
 
     def _send(self, kind: Kind, value: Any = None, data: bytes | SharedFile | None = None) -> None:
         assert self._wire is not None, "the replica is not open"
@@ -197,11 +228,12 @@ class ProcessReplica:
         assert self._wire is not None, "the replica is not open"
         while True:
             with self._telling_os_errors():
-                frame = self._wire.receive(self._check_alive)
+                frame = self._wire.receive(self._look, every_secs=self._patience.look_secs)
             if frame is None:
                 raise self._crash()
             if frame.kind is Kind.LOG:
                 deliver(frame.value, process_name=self._name)
+                self._look()  # who talks may hang all the same
             elif frame.kind is Kind.FAILED:
                 raise unpack_error(frame.value, stage=self._name)
             else:
@@ -219,14 +251,21 @@ class ProcessReplica:
                 "concurrency=, or raise the limits of open files and processes (ulimit -n, ulimit -u)"
             ) from error
 
-    def _check_alive(self) -> None:
-        """Notice a death that does not close the socket, because a child of the worker's holds it open."""
+    def _look(self) -> None:
+        """Notice a call that takes too long, and a death that does not close the socket: children may hold it open."""
         assert self._process is not None
+        assert self._mark is not None
         if self._process.poll() is not None:
             raise self._crash()
+        changes, call = self._mark.read()
+        if self._patience.is_over(changes, call, time.monotonic()):
+            self.kill()
+            self._process.wait()
+            raise self._lost("was killed, since a call took longer than its timeout_secs", call, timed_out=True)
 
     def _crash(self) -> WorkerCrashedError:
         assert self._process is not None
+        assert self._mark is not None
         try:
             returncode = self._process.wait(_EXIT_GRACE_SECS)
         except subprocess.TimeoutExpired:
@@ -235,9 +274,18 @@ class ProcessReplica:
         if self._killed:
             return WorkerCrashedError(f"stage {self._name!r}: its worker process was stopped")
         _kill_group(self._process.pid)
-        message = f"stage {self._name!r}: its worker process (pid {self._process.pid}) {describe_exit(returncode)}"
+        out_of_memory = returncode == -signal.SIGKILL and oom_kills() > self._oom_kills
+        how = describe_exit(returncode, out_of_memory=out_of_memory)
         frames = last_frames(self._crash_dump())
-        return WorkerCrashedError(f"{message}\nIt was here:\n{frames}" if frames else message)
+        _, call = self._mark.read()
+        return self._lost(f"{how}\nIt was here:\n{frames}" if frames else how, call, out_of_memory=out_of_memory)
+
+    def _lost(self, how: str, call: Call | None, **facts: bool) -> WorkerCrashedError:
+        assert self._process is not None
+        how = f"its worker process (pid {self._process.pid}) {how}"
+        error = WorkerCrashedError(f"stage {self._name!r}: {how}")
+        error.__dict__.update(how=how, call=call, **facts)
+        return error
 
     def _crash_dump(self) -> str:
         if self._crash_fd is None:

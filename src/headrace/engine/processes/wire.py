@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct("<BBxxxxxxQQ")
 """Kind, whether the bytes are in a file that comes along, length of the value, length of the bytes."""
 
-_POLL_MILLISECONDS = 1_000
-
 
 class Kind(enum.IntEnum):
     """What a frame means; the first group goes to the worker, the second comes from it."""
@@ -84,15 +82,15 @@ class Wire:
             finally:
                 self._sending = False
 
-    def receive(self, while_idle: Callable[[], None] | None = None) -> Frame | None:
+    def receive(self, while_idle: Callable[[], None] | None = None, *, every_secs: float = 1.0) -> Frame | None:
         """Wait for the next frame; None when the peer has closed its end (or died in the middle of a frame).
 
-        `while_idle` is called about once a second as long as nothing comes, and may raise to end the wait.
+        `while_idle` is called about every `every_secs` as long as nothing comes, and may raise to end the wait.
         """
         if while_idle is not None:
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
-            while not poll.poll(_POLL_MILLISECONDS):
+            while not poll.poll(max(1, int(1000 * every_secs))):
                 while_idle()
         try:
             header, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1)

@@ -1,4 +1,4 @@
-"""The worker's side: `python -m headrace.engine.processes.worker PARENT_PID SOCKET_FD CRASH_FD`."""
+"""The worker's side: `python -m headrace.engine.processes.worker PARENT_PID SOCKET_FD CRASH_FD MARK_FD`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.failing import leaving
 from headrace.engine.processes.logs import LogCarrier
+from headrace.engine.processes.mark import Mark, MarkedCalls
 from headrace.engine.processes.remote_errors import RemoteError, pack_error
 from headrace.engine.processes.shared_blocks import pack_block, unpack_block
 from headrace.engine.processes.start import Hello, die_with_parent
@@ -32,8 +33,9 @@ PIECES_AHEAD = 2
 class Worker:
     """Runs one task: opens it, answers blocks with pieces, and closes it."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, calls: MarkedCalls) -> None:
         self._wire = wire
+        self._calls = calls
         self._inbox: queue.SimpleQueue[Frame] = queue.SimpleQueue()
         self._carrier = LogCarrier(lambda plain: wire.send(Kind.LOG, plain))
         self._task: Task | None = None
@@ -65,6 +67,9 @@ class Worker:
         self._name = hello.value.name
         self._settle_in(hello.value)
         self._task = _unpack_task(hello.data, hello.value.name)
+        attend = getattr(self._task, "attend", None)
+        if callable(attend):
+            attend(self._calls)
         self._task.open()
         self._wire.send(Kind.OPENED, self._account())
         while True:
@@ -84,7 +89,9 @@ class Worker:
     def _process(self, frame: Frame) -> None:
         assert self._task is not None
         assert frame.data is not None
-        block = unpack_block(frame.value, frame.data)
+        head, sentences = frame.value
+        self._calls.refuse(sentences)
+        block = unpack_block(head, frame.data)
         del frame
         room = PIECES_AHEAD
         for piece in self._task.process(block):
@@ -148,17 +155,17 @@ def _unpack_task(data: pa.Buffer | None, name: str) -> Task:
     return task
 
 
-def main(parent_pid: int, socket_fd: int, crash_fd: int) -> None:
+def main(parent_pid: int, socket_fd: int, crash_fd: int, mark_fd: int) -> None:
     """Run a worker over an inherited socket; returns when the parent has closed it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends us in good order
     die_with_parent(parent_pid)
-    for fd in (socket_fd, crash_fd):
+    for fd in (socket_fd, crash_fd, mark_fd):
         os.set_inheritable(fd, False)
     faulthandler.enable(open(crash_fd, "wb", closefd=False))  # noqa: SIM115 - stays open as long as the process
     wire = Wire(socket.socket(fileno=socket_fd))
     # A fork that the user's code makes must not write into the middle of our frames, nor keep the socket open.
     os.register_at_fork(after_in_child=wire.abandon)
-    Worker(wire).run()
+    Worker(wire, MarkedCalls(Mark(mark_fd))).run()
 
 
 if __name__ == "__main__":

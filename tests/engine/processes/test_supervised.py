@@ -1,0 +1,177 @@
+"""Replicas whose workers die: every row comes once and is counted once, wherever it happens."""
+
+import itertools
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.engine import steps
+from headrace.engine.channel import Cancelled
+from headrace.engine.processes.crew import Crew
+from headrace.engine.processes.replica import ProcessReplica
+from headrace.engine.processes.supervised import SupervisedReplica
+from headrace.engine.processes.terms import Terms
+from headrace.engine.steps import StepChain
+from headrace.errors import TooManyFailuresError, WorkerCrashedError
+from headrace.model.calls import Call
+from headrace.plan.steps import Step
+from headrace.records.block import dense_block
+from headrace.records.columns import to_rows
+from tests.engine.processes import tasks
+
+
+def children(row):
+    if row["x"] % 5 == 4:
+        raise ValueError("bad")
+    return ({"x": row["x"], "child": i} for i in range(row["x"] % 4))
+
+
+def even(row):
+    return row["x"] % 2 == 0
+
+
+def step(kind, function, name=None, **more):
+    return Step(name=name or kind, kind=kind, function=function, on_error="dead_letter", **more)
+
+
+CHAINS = {
+    "flat_map": [step("flat_map", children)],
+    "flat_map, filter": [step("flat_map", children), step("filter", lambda row: row["child"] != 1)],
+    "filter, flat_map": [step("filter", even), step("flat_map", children)],
+    "map_batches": [step("map_batches", lambda batch: batch, batch_size=2, row_wise=True)],
+    "map_batches, filter": [step("map_batches", lambda b: b, batch_size=3, row_wise=True), step("filter", even)],
+    "filter, map_batches": [step("filter", even), step("map_batches", lambda b: b, batch_size=2, row_wise=True)],
+    "flat_map, flat_map": [step("flat_map", children, "a"), step("flat_map", children, "b")],
+}
+
+
+class Mortal:
+    """A replica in this process that dies before its n-th piece, n as the schedule says."""
+
+    pid = None
+
+    def __init__(self, chain, schedule) -> None:
+        self.chain, self.schedule = StepChain(chain, "dead_letter"), schedule
+        self.known = {}
+
+    def open(self) -> None:
+        self.chain.open()
+
+    def process(self, block, sentences):
+        left = next(self.schedule, None)
+        for piece in self.chain.process(block):
+            if left == 0:
+                error = WorkerCrashedError("died")
+                error.call = Call(0, -1, 0, 10**6)
+                raise error
+            left = None if left is None else left - 1
+            self.known = {name: replace(counts) for name, counts in self.chain.counts().items()}
+            yield piece
+        self.known = {name: replace(counts) for name, counts in self.chain.counts().items()}
+
+    def counts(self):
+        return self.known
+
+    def statistics(self):
+        return None
+
+    def close(self) -> None:
+        self.chain.close()
+
+
+def supervised(make, terms=None) -> SupervisedReplica:
+    return SupervisedReplica(make, terms=terms or [Terms(name="map")], crew=Crew())
+
+
+def worked_through(chain, blocks, deaths):
+    schedule = iter(deaths)
+    replica = supervised(lambda: Mortal(chain, schedule), [Terms.of(one) for one in chain])
+    replica.open()
+    pieces = [list(replica.process(block)) for block in blocks]
+    counts = {name: replace(c, seconds=0.0) for name, c in replica.counts().items()}
+    replica.close()
+    return pieces, counts
+
+
+def facts(pieces):
+    rows = [
+        (n, row)
+        for block in pieces
+        for n, row in zip(block.ordinal_array().tolist(), to_rows(block.batch), strict=True)
+    ]
+    return rows, sorted((f.stage, f.ordinal, f.row) for block in pieces for f in block.failures)
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS.keys())
+@settings(deadline=None)
+@given(sizes=st.lists(st.integers(1, 25), min_size=1, max_size=3), deaths=st.lists(st.integers(0, 6), max_size=8))
+def test_rows_failures_and_counts_are_those_of_a_run_without_deaths(chain, sizes, deaths) -> None:
+    firsts = itertools.accumulate(sizes, initial=0)
+    blocks = [
+        dense_block(pa.record_batch({"x": list(range(first, first + size))}), split=0, first=first)
+        for first, size in zip(firsts, sizes, strict=False)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "TARGET_BLOCK_BYTES", 48)
+        patch.setattr(steps._FlatMap, "_limit", 1)
+        calm, calm_counts = worked_through(chain, blocks, [])
+        troubled, counts = worked_through(chain, blocks, deaths)
+    for block, expected, pieces in zip(blocks, calm, troubled, strict=True):
+        assert facts(pieces) == facts(expected)
+        assert (pieces[0].start, pieces[-1].end) == (block.start, block.end)
+        assert all(left.end == right.start and left.start < left.end for left, right in itertools.pairwise(pieces))
+    assert counts == calm_counts
+
+
+def process_of(task):
+    return supervised(lambda: ProcessReplica(task, name="map_1"))
+
+
+def test_deaths_outside_of_calls_are_borne_a_few_times_and_no_more() -> None:
+    replica = process_of(tasks.ExitingHard())
+    replica.open()
+    try:
+        with pytest.raises(WorkerCrashedError, match="status 7"):
+            list(replica.process(tasks.block_of(3)))
+        assert replica.restarts == 3
+    finally:
+        replica.close()
+
+
+def test_a_kill_is_final() -> None:
+    replica = process_of(tasks.Echo())
+    replica.open()
+    pieces = replica.process(tasks.block_of(3))
+    replica.kill()
+    with pytest.raises(Cancelled):
+        list(pieces)
+    replica.close()
+    assert replica.restarts == 0
+
+
+def test_killed_before_it_is_open_it_does_not_open() -> None:
+    replica = process_of(tasks.Echo())
+    replica.kill()
+    with pytest.raises(Cancelled):
+        replica.open()
+    replica.close()
+
+
+class Deadly(Mortal):
+    """Dies in each row, which its parent then refuses."""
+
+    def process(self, block, sentences):
+        refused = sum(call.rows == 1 for call in sentences)
+        error = WorkerCrashedError("died")
+        error.call, error.how = Call(0, refused, 0, 1), "died"
+        raise error
+        yield
+
+
+def test_where_the_first_rows_all_kill_the_run_ends() -> None:
+    replica = supervised(lambda: Deadly([], iter(())))
+    with pytest.raises(TooManyFailuresError, match="all of the first 10 rows failed.*RowCrash"):
+        list(replica.process(tasks.block_of(100)))
