@@ -339,22 +339,13 @@ def _pattern_files(
 def _table_of_pandas(df: Any) -> pa.Table:
     import pyarrow as pa
 
+    from headrace.records.series import column_of_series
+
     if not hasattr(df, "columns"):
         raise PlanError(f"from_pandas takes a DataFrame, not {type(df).__name__}; from_items takes lists of values")
     names = [str(c) for c in df.columns]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise PlanError(f"from_pandas: two columns are named {twice!r}; rename one of them")
-    columns = [_column_of_pandas(df.iloc[:, i]) for i, _ in enumerate(names)]
+    columns = [column_of_series(df.iloc[:, i]) for i, _ in enumerate(names)]
     return pa.Table.from_arrays(columns, names=names)
-
-
-def _column_of_pandas(series: Any) -> pa.Array:
-    import pyarrow as pa
-
-    from headrace.records.columns import to_column
-
-    try:
-        return to_column(pa.Array.from_pandas(series))
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # mixed objects
-        return to_column(list(series))

@@ -40,7 +40,7 @@ SCRIPT = """
         return lambda row: {**row, "mark": mark}
 
     env = os.environ.get
-    job = (
+    greeted = (
         hr.read_csv("faces*.csv")
         .map(tidied)
         .run_inference(
@@ -51,8 +51,9 @@ SCRIPT = """
             output=env("OUTPUT", "greeting"),
         )
         .map(marked(env("MARK", "!")))
-        .write_json("out", if_exists=env("IF_EXISTS", "resume"))
     )
+    to = {"json": greeted.write_json, "csv": greeted.write_csv, "parquet": greeted.write_parquet}
+    job = to[env("FORMAT", "json")]("out", if_exists=env("IF_EXISTS", "resume"))
     print(job.run(num_cpus=int(env("WORKERS", 2)), on_error=env("ON_ERROR", "fail")).report())
 """
 OLD = [f"n{i:03d}" for i in range(100)]
@@ -118,6 +119,21 @@ def check_refused(ended: Ended, finished: int, named: str) -> None:
     assert "overwrite" in message
     assert sum(calls().values()) == 55, "no model ran"
     assert rows_in() == []
+
+
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("csv", marks=pytest.mark.heavy)])
+def test_files_of_other_kinds_go_on_and_refuse_alike(kind: str) -> None:
+    write_faces(OLD)
+    Path("model.txt").write_text("m")
+    write_script(SCRIPT)
+    assert run("script.py", DIE="1", FORMAT=kind).code == 9
+    finished = safe_rows()
+    assert 40 <= finished <= 50
+    check_refused(run("script.py", VERSION="2", FORMAT=kind), finished, "model run_inference has changed")
+    write_faces(INPUT_CHANGES["grown at the end"])
+    check_refused(run("script.py", FORMAT=kind), finished, r"input is not what it was .*faces\.csv changed")
+    write_faces(OLD)
+    check_went_on(run("script.py", BATCH="7", FORMAT=kind), finished)
 
 
 def test_nothing_changed(half_done: int) -> None:
@@ -209,8 +225,8 @@ def test_a_missing_input_is_told_as_such(half_done: int) -> None:
         ('row["name"].strip()', 'row["name"].strip().lower()', r"step map\(tidied\) has changed"),
         (".map(tidied)", ".map(tidied).filter(lambda r: True)", "step filter is new"),
         (".map(tidied)", "", r"step map\(tidied\) is gone"),
-        (".write_json(", ".write_csv(", "output format has changed"),
-        ('.write_json("out"', '.limit(70).write_json("out"', "step limit is new"),
+        ("greeted.write_json", "greeted.write_csv", "output format has changed"),
+        ("greeted.write_json", "greeted.limit(70).write_json", "step limit is new"),
         ('hr.read_csv("faces*.csv")', 'hr.read_csv("faces*.csv", dtypes={"name": "string"})', "source read_csv"),
     ],
 )

@@ -39,16 +39,18 @@ SCRIPT = f"""
                     time.sleep(600)
             return [r["id"] for r in batch]
 
-    hr.from_items([{{"id": i}} for i in range({ROWS})]).run_inference(
+    answered = hr.from_items([{{"id": i}} for i in range({ROWS})]).run_inference(
         Slow(), max_batch_size=4, concurrency=2, isolation=sys.argv[2], version="1"
-    ).write_json("out").run(progress=os.environ.get("PROGRESS", False))
+    )
+    write = getattr(answered, "write_" + os.environ.get("FORMAT", "json"))
+    write("out").run(progress=os.environ.get("PROGRESS", False))
 """
 
 
-def begin(how: str, isolation: str) -> subprocess.Popen[str]:
+def begin(how: str, isolation: str, **env: str) -> subprocess.Popen[str]:
     """Start the job and let it come to where rows are safe and both replicas are at work."""
     write_script(SCRIPT)
-    process = start("script.py", how, isolation)
+    process = start("script.py", how, isolation, **env)
     at_work = 2 if isolation == "process" else 1
     enough = 0 if how in ("stuck", "loading") else 8
     until(lambda: len(workers_seen()) >= at_work and safe_rows() >= enough, process)
@@ -76,9 +78,9 @@ def check_tidy(process: subprocess.Popen[str]) -> None:
     rows_in()
 
 
-def check_goes_on(isolation: str) -> None:
+def check_goes_on(isolation: str, **env: str) -> None:
     finished = safe_rows()
-    ended = run("script.py", "go on", isolation)
+    ended = run("script.py", "go on", isolation, **env)
     assert ended.code == 0, ended
     assert [row["id"] for row in rows_in()] == list(range(ROWS))
     assert finished <= safe_rows() == ROWS
@@ -102,6 +104,16 @@ def test_ctrl_c(isolation: str) -> None:
     check_tidy(process)
     check_message(ended, "SIGINT")
     check_goes_on(isolation)
+
+
+@pytest.mark.parametrize("kind", ["csv", pytest.param("parquet", marks=pytest.mark.heavy)])
+def test_ctrl_c_while_files_of_other_kinds_are_written(kind: str) -> None:
+    process = begin("int", "thread", FORMAT=kind)
+    os.killpg(process.pid, signal.SIGINT)
+    ended = end_of(process)
+    check_tidy(process)
+    check_message(ended, "SIGINT")
+    check_goes_on("thread", FORMAT=kind)
 
 
 @pytest.mark.parametrize("isolation", PROCESS_FIRST)

@@ -72,6 +72,9 @@ class Request:
     keep: list[str] | None
     drop: list[str] | None
     format: str
+    target_part_bytes: int | None
+    rows_per_part: int | None
+    compression: str | None
     input_format: str | None
     dtypes: dict[str, str]
     reading: dict[str, Any]
@@ -104,6 +107,10 @@ class Request:
 @click.option("--drop", callback=_columns, metavar="A,B", help="Columns to leave out of the output.")
 @click.option("--format", "format", type=click.Choice(FORMATS), default="parquet", show_default=True,
               help="Format of the output.")  # fmt: skip
+@click.option("--target-part-bytes", type=ONE_OR_MORE, metavar="BYTES", help="Size of the output's files, about.")
+@click.option("--rows-per-part", type=ONE_OR_MORE, metavar="ROWS", help="Rows a file of the output.")
+@click.option("--compression", metavar="NAME",
+              help="Compression of the output: gzip, zstd, bz2; for Parquet also snappy, lz4, none.")  # fmt: skip
 @click.option("--input-format", type=click.Choice(INPUT_FORMATS), help="Format of the input, where names do not tell.")
 @click.option("--dtype", "dtypes", callback=_settings, multiple=True, metavar="COLUMN=TYPE",
               help="Type of an input column, such as zip=string.")  # fmt: skip
@@ -256,4 +263,10 @@ def _output(text: str) -> str | dict[str, str]:
 
 def _write(dataset: Dataset, request: Request) -> Job:
     write: Callable[..., Job] = getattr(dataset, f"write_{request.format}")
-    return write(request.out, if_exists="overwrite" if request.overwrite else "resume")
+    asked = {
+        "target_part_bytes": request.target_part_bytes,
+        "rows_per_part": request.rows_per_part,
+        "compression": request.compression,
+    }
+    options = {name: value for name, value in asked.items() if value is not None}
+    return write(request.out, if_exists="overwrite" if request.overwrite else "resume", **options)

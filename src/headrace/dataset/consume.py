@@ -84,7 +84,9 @@ class Consumption(Transforms):
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame; they have to fit in memory."""
-        return self.to_arrow().to_pandas()
+        from headrace.engine.user_batches import to_pandas
+
+        return to_pandas(self.to_arrow())
 
     def materialize(self) -> Any:
         """Run the pipeline now and return a dataset over the rows, kept in memory."""

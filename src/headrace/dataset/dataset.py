@@ -40,9 +40,10 @@ class Dataset(Consumption):
     ) -> Job:
         """Make a job that writes Parquet parts into a folder; call `.run()` on it.
 
-        `if_exists` is "resume" (go on with an earlier run of the same job), "overwrite" or "fail". Parts hold about
-        `target_part_bytes`, or `rows_per_part` rows. `storage_options` are for URLs,
-        as fsspec takes them. `options` go to `ParquetSink` (compression, …).
+        `if_exists` is "resume" (go on with an earlier run of the same job), "overwrite" or "fail". Parts are files of
+        about `target_part_bytes`, compressed as they are, or have `rows_per_part` rows (more where one input row made
+        many, which stay together; fewer where a column turns up). `storage_options` are for URLs, as fsspec takes them.
+        `options` go to `ParquetSink` (compression, …).
         """
         from headrace.sinks.parquet import ParquetSink
 
@@ -61,15 +62,18 @@ class Dataset(Consumption):
         if_exists: IfExists = "resume",
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
+        compression: str | None = None,
         name: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        **options: Any,
     ) -> Job:
-        """Make a job that writes JSON Lines parts into a folder; see `write_parquet`."""
+        """Make a job that writes JSON Lines parts into a folder; see `write_parquet`.
+
+        `compression` is "gzip", "zstd" or "bz2".
+        """
         from headrace.sinks.json import JsonSink
 
         return self.write(
-            JsonSink(os.fspath(path), storage_options=storage_options, **options),
+            JsonSink(os.fspath(path), compression=compression, storage_options=storage_options),
             if_exists=if_exists,
             target_part_bytes=target_part_bytes,
             rows_per_part=rows_per_part,
@@ -83,15 +87,18 @@ class Dataset(Consumption):
         if_exists: IfExists = "resume",
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
+        compression: str | None = None,
         name: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        **options: Any,
     ) -> Job:
-        """Make a job that writes CSV parts, each with a header, into a folder; see `write_parquet`."""
+        """Make a job that writes CSV parts, each with a header, into a folder; see `write_parquet`.
+
+        `compression` is "gzip", "zstd" or "bz2".
+        """
         from headrace.sinks.csv import CsvSink
 
         return self.write(
-            CsvSink(os.fspath(path), storage_options=storage_options, **options),
+            CsvSink(os.fspath(path), compression=compression, storage_options=storage_options),
             if_exists=if_exists,
             target_part_bytes=target_part_bytes,
             rows_per_part=rows_per_part,

@@ -296,7 +296,7 @@ class _MapBatches(StepRunner):
         return self._made  # batches are attended as a whole, below
 
     def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        batch = from_user(self.function(to_user(rows, self.step.batch_format)))
+        batch = from_user(self.function(to_user(rows, self.step.batch_format)), like=rows.schema)
         if self.step.row_wise and batch.num_rows != rows.num_rows:
             raise RowError(f"returned {batch.num_rows} rows for {rows.num_rows}; a row-wise function returns one a row")
         return batch

@@ -56,8 +56,11 @@ class Rows:
         columns = []
         for name in names:
             values = [row.get(name) for row in rows]
-            columns.append(self._unchanged(name, values, parents, whole=whole) or to_column(values))
+            columns.append(self._unchanged(name, values, parents, whole=whole) or self._changed(name, values))
         return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _changed(self, name: str, values: list[Any]) -> pa.Array:
+        return to_column(values, like=self._batch.column(name).type if name in self._names else None)
 
     def _unchanged(self, name: str, values: list[Any], parents: Sequence[int], *, whole: bool) -> pa.Array | None:
         if name not in self._names:
@@ -78,12 +81,17 @@ def to_user(batch: pa.RecordBatch, batch_format: str) -> Any:
     if batch_format == "numpy":
         return {name: to_exact_numpy(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     if batch_format == "pandas":
-        return batch.to_pandas(integer_object_nulls=any(floats_would_round(column) for column in batch.columns))
+        return to_pandas(batch)
     return to_rows(batch)
 
 
-def from_user(result: Any) -> pa.RecordBatch:
-    """Make a batch of what a `map_batches` function returned, in whatever form.
+def to_pandas(rows: pa.RecordBatch | pa.Table) -> Any:
+    """Return rows as a DataFrame; integers that floats would change, beside nulls, as objects."""
+    return rows.to_pandas(integer_object_nulls=any(floats_would_round(column) for column in rows.columns))
+
+
+def from_user(result: Any, *, like: pa.Schema | None = None) -> pa.RecordBatch:
+    """Make a batch of what a `map_batches` function returned, in whatever form; it was given columns `like` these.
 
     >>> from_user({"x": [1, 2]}).to_pydict(), from_user([{"x": 1}]).to_pydict()
     ({'x': [1, 2]}, {'x': [1]})
@@ -96,15 +104,24 @@ def from_user(result: Any) -> pa.RecordBatch:
     if isinstance(result, pa.Table):
         return one_batch(result)
     if isinstance(result, dict):
-        return from_columns(result)
+        return from_columns(result, like=like)
     if isinstance(result, list):
-        return from_rows(result)
+        return from_rows(result, like=like)
     if type(result).__module__.partition(".")[0] == "pandas":
-        return pa.RecordBatch.from_pandas(result, preserve_index=False)
+        return _from_pandas(result, like)
     raise TypeError(
         f"returned {type(result).__name__}; return a dict of columns, a list of dicts, a pyarrow batch or a pandas "
         "DataFrame"
     )
+
+
+def _from_pandas(frame: Any, like: pa.Schema | None) -> pa.RecordBatch:
+    from headrace.records.series import column_of_series
+
+    names = [str(name) for name in frame.columns]
+    types = [like.field(name).type if like is not None and name in like.names else None for name in names]
+    columns = [column_of_series(frame.iloc[:, i], like=type_) for i, type_ in enumerate(types)]
+    return pa.RecordBatch.from_arrays(columns, names=names) if columns else empty_columns(len(frame))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

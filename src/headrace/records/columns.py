@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from headrace.records.tensors import (
     stacked_tensor_array,
     tensors_of,
 )
+from headrace.records.types import types_within
 from headrace.records.values import column_of
 
 if TYPE_CHECKING:
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def to_column(values: Any) -> pa.Array:
+def to_column(values: Any, *, like: pa.DataType | None = None) -> pa.Array:
     """Make a column of a sequence of Python values, a numpy array (first dimension: rows) or an Arrow array.
 
     Numbers, text, bytes, dates, lists and dicts become Arrow's own types; arrays of one dimension become lists, of
     more dimensions tensors; anything else is carried pickled inside the run. Integers beside floats become floats where
-    these hold them exactly.
+    these hold them exactly. `like` is the type of the column that the values come from: lists of pairs are maps where
+    that has maps, which Python shows so.
 
     >>> to_column([1, None, 2.5]).type, to_column(np.zeros((2, 3))).type
     (DataType(double), ListType(list<item: double>))
@@ -38,6 +41,9 @@ def to_column(values: Any) -> pa.Array:
         return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
         return values
+    if like is not None and any(map(pa.types.is_map, types_within(like))):
+        with suppress(ValueError, TypeError, OverflowError):
+            return pa.array(list(values), type=like)
     if isinstance(values, np.ndarray):
         return _from_numpy(values)
     return column_of(list(values))
@@ -54,7 +60,8 @@ def from_column(column: pa.Array) -> list[Any]:
     if isinstance(column.type, ObjectType):
         return objects_of(column)
     if isinstance(column.type, pa.FixedShapeTensorType):
-        return list(column.to_numpy_ndarray())
+        there = column.is_valid().to_pylist()
+        return [row if valid else None for row, valid in zip(column.to_numpy_ndarray(), there, strict=True)]
     if has_extension(column.type):
         return _from_nested(column)
     result: list[Any] = column.to_pylist()
@@ -81,7 +88,7 @@ def to_numpy(column: pa.Array) -> NDArray[Any]:
         rows = tensors_of(column)
         shapes = {None if r is None else r.shape for r in rows}
         return np.stack(rows) if len(shapes) == 1 and None not in shapes else _objects(rows)  # type: ignore[arg-type]
-    if isinstance(type_, pa.FixedShapeTensorType):
+    if isinstance(type_, pa.FixedShapeTensorType) and not column.null_count:
         return np.asarray(column.to_numpy_ndarray())
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return _matrix_of_lists(column)
@@ -124,7 +131,7 @@ def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+def from_rows(rows: Sequence[Mapping[str, Any]], *, like: pa.Schema | None = None) -> pa.RecordBatch:
     """Make a batch of dicts; its columns are all keys met, in order of first appearance, null where a row lacks one.
 
     >>> from_rows([{"id": 1}, {"id": 2, "lang": "fi"}]).to_pydict()
@@ -133,12 +140,17 @@ def from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     names = dict.fromkeys(name for row in rows for name in row)
     if not names:
         return empty_columns(len(rows))
-    return pa.RecordBatch.from_arrays([to_column([row.get(name) for row in rows]) for name in names], names=list(names))
+    return from_columns({name: [row.get(name) for row in rows] for name in names}, like=like)
 
 
-def from_columns(columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Make a batch of a dict of columns, as `map_batches` functions return it."""
-    return pa.RecordBatch.from_arrays([to_column(v) for v in columns.values()], names=list(columns))
+def from_columns(columns: Mapping[str, Any], *, like: pa.Schema | None = None) -> pa.RecordBatch:
+    """Make a batch of a dict of columns, as `map_batches` functions return it, given columns `like` these."""
+    made = [to_column(values, like=_type_in(like, name)) for name, values in columns.items()]
+    return pa.RecordBatch.from_arrays(made, names=list(columns))
+
+
+def _type_in(schema: pa.Schema | None, name: str) -> pa.DataType | None:
+    return schema.field(name).type if schema is not None and name in schema.names else None
 
 
 def empty_columns(rows: int) -> pa.RecordBatch:

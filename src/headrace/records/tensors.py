@@ -118,9 +118,23 @@ def tensors_of(array: pa.ExtensionArray) -> list[NDArray[Any] | None]:
 
 
 def nested_lists(array: pa.ExtensionArray) -> pa.Array:
-    """Return a tensor column as nested lists, the form in which it is written to files."""
-    rows = [None if row is None else row.tolist() for row in tensors_of(array)]
-    return pa.array(rows, type=nested_list_type(array.type))
+    """Return a tensor column as nested lists, the form in which it is written to files.
+
+    >>> nested_lists(tensor_array([np.array([[1, 2]]), None, np.zeros((2, 0), int)])).to_pylist()
+    [[[1, 2]], None, [[], []]]
+    """
+    storage = array.storage
+    valid = storage.is_valid().to_numpy(zero_copy_only=False)
+    data, shapes = storage.flatten()
+    values = data.flatten()
+    shape = np.zeros((len(array), array.type.ndim), dtype=np.int64)
+    shape[valid] = shapes.filter(storage.is_valid()).flatten().to_numpy().reshape(-1, array.type.ndim)
+    for axis in reversed(range(array.type.ndim)):
+        lists = shape[:, :axis].prod(axis=1)  # so many lists of this depth a row; where it is 0 nothing is left to cut
+        offsets = np.concatenate([[0], np.cumsum(np.repeat(shape[:, axis], lists))]).astype(np.int32)
+        mask = pa.array(~valid) if axis == 0 and not valid.all() else None
+        values = pa.ListArray.from_arrays(offsets, values, mask=mask)
+    return values
 
 
 def nested_list_type(type_: TensorType) -> pa.DataType:

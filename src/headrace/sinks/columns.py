@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headrace.errors import SinkError
 from headrace.records.alike import without_arrays
 from headrace.records.columns import from_column, to_column
-from headrace.records.tensors import ObjectType, TensorType, nested_list_type
-from headrace.records.types import TypeQuarrelError, cast, has_objects, unify_schemas, unify_types
+from headrace.records.tensors import ObjectType, TensorType, nested_list_type, nested_lists, tensor_array
+from headrace.records.types import (
+    TypeQuarrelError,
+    cast,
+    has_objects,
+    is_list,
+    unify_schemas,
+    unify_types,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def refuse_objects(schema: pa.Schema, *, sink: str) -> None:
@@ -34,6 +45,18 @@ def refuse_duplicates(schema: pa.Schema, *, sink: str) -> None:
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise SinkError(f"{sink}: column {name!r} appears twice; rename one of the two")
+
+
+def refuse_untold(schema: pa.Schema, encode: Callable[[pa.RecordBatch], object], *, sink: str) -> None:
+    """Raise for the first column of a type that `encode` cannot encode, found out on no rows at all."""
+    for field in schema:
+        try:
+            encode(pa.RecordBatch.from_arrays([pa.nulls(0, field.type)], schema=pa.schema([field])))
+        except (pa.ArrowException, OSError) as error:
+            raise SinkError(
+                f"{sink}: column {field.name!r} is {field.type}, which this kind of file cannot hold ({error}); cast "
+                f"it in a map_batches step, or leave it out with drop({field.name!r})"
+            ) from error
 
 
 def without_objects(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -80,7 +103,7 @@ def mixed(known: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with tensors as nested lists, also inside structs and lists.
+    """Return the schema with every column in a type that Parquet readers read back, also inside structs and lists.
 
     >>> storable_schema(pa.schema({"m": TensorType(pa.int8(), 2)})).field("m").type
     ListType(list<item: list<item: int8>>)
@@ -89,23 +112,26 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def storable_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which a column is written: tensors are nested lists, everything else stays."""
+    """Return the type in which a column is written: tensors are nested lists, run ends are spelt out.
+
+    Lists of fixed size are lists: Parquet has no others, and pyarrow reads no nulls among those of fixed size.
+    """
     if isinstance(type_, TensorType):
         return nested_list_type(type_)
     if isinstance(type_, pa.FixedShapeTensorType):
-        return nested_list_type(TensorType(type_.value_type, len(type_.shape)))
-    if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, pa.ExtensionType):
-        return type_.storage_type
+        return nested_list_type(_tensor_type(type_))
+    if pa.types.is_run_end_encoded(type_):
+        return storable_type(type_.value_type)
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(storable_type(field.type)) for field in type_])
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+    if is_list(type_):
         kind = pa.large_list if pa.types.is_large_list(type_) else pa.list_
         return kind(type_.value_field.with_type(storable_type(type_.value_type)))
     return type_
 
 
 def storable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with tensors as nested lists, at no cost when there are none."""
+    """Return the batch in the types of `storable_schema`, at no cost where these are its own."""
     schema = storable_schema(batch.schema)
     if schema.equals(batch.schema):
         return batch
@@ -118,12 +144,17 @@ def storable_array(array: pa.Array) -> pa.Array:
     if to.equals(array.type):
         return array
     if isinstance(array.type, pa.FixedShapeTensorType):
-        valid = array.is_valid().to_pylist()
-        stack = array.to_numpy_ndarray()
-        return pa.array([row.tolist() if there else None for row, there in zip(stack, valid, strict=True)], type=to)
-    if isinstance(array.type, pa.BaseExtensionType) and not isinstance(array.type, pa.ExtensionType):
-        return array.storage
+        rows = from_column(array)  # in the order of dimensions that a permutation says
+        return nested_lists(tensor_array(rows, like=_tensor_type(array.type)))
+    if pa.types.is_run_end_encoded(array.type):
+        import pyarrow.compute as pc  # slow to import, and seldom needed
+
+        return storable_array(pc.run_end_decode(array))
     return cast(array, to)
+
+
+def _tensor_type(type_: pa.FixedShapeTensorType) -> TensorType:
+    return TensorType(type_.value_type, len(type_.shape))
 
 
 def _as_lists(column: pa.Array) -> pa.Array:

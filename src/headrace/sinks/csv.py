@@ -9,8 +9,6 @@ and tensors are JSON text.
 from __future__ import annotations
 
 import csv
-import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import SinkError
-from headrace.records.tensors import ObjectType
 from headrace.records.types import is_bytes, is_text
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, storable
-from headrace.sinks.disk import cannot_write
-from headrace.sinks.json_text import base64_texts, json_texts, seconds
+from headrace.sinks.columns import refuse_duplicates, refuse_untold
+from headrace.sinks.json_text import base64_texts, json_texts, plain_array, seconds
 from headrace.sinks.misfits import refuse, text_misfits
+from headrace.sinks.text_part import TextPart, encoded_bytes, packed, suffix_of, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,11 +32,14 @@ if TYPE_CHECKING:
 class CsvSink:
     """Writes `part-00000.csv`, …, each with a header, into a folder (a path, or a URL such as s3://bucket/out).
 
+    `compression` is "gzip", "zstd" or "bz2", and tells in the files' names: `part-00000.csv.gz`.
+
     >>> CsvSink("out/").name
     'write_csv(out/)'
     """
 
     path: str
+    compression: str | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
@@ -52,14 +52,30 @@ class CsvSink:
         return self.path
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SinkError for names that appear twice; objects that are no arrays are refused when they come."""
+        """Raise SinkError for names that appear twice, and for types that a cell of text cannot tell."""
+        suffix_of(self.compression, sink=self.name)
         refuse_duplicates(schema, sink=self.name)
+        refuse_untold(schema, as_cells, sink=self.name)
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
         return text_misfits(batch)
 
-    def open_part(self, number: int, schema: pa.Schema, staging: str) -> CsvPart:
-        return CsvPart(folder.part_name(number, "csv"), schema, staging, self.path)
+    def open_part(self, number: int, schema: pa.Schema, staging: str) -> TextPart:
+        return TextPart(
+            folder.part_name(number, "csv" + suffix_of(self.compression, sink=self.name)),
+            staging=staging,
+            output=self.path,
+            compression=self.compression,
+            encode=write_rows,
+            head=header(schema),
+        )
+
+    def encoded_bytes(self, batch: pa.RecordBatch) -> int:
+        def encode(file: Any) -> None:
+            file.write(header(batch.schema))
+            write_rows(batch, file)
+
+        return encoded_bytes(encode, self.compression)
 
     def publish(self, receipt: str) -> None:
         folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
@@ -69,7 +85,7 @@ class CsvSink:
 
     def rewrite(self, receipt: str, schema: pa.Schema, staging: str) -> None:
         def widen(old: str, new: str) -> None:
-            with open(old, "rb") as source, open(new, "wb") as target:
+            with unpacked(old, self.compression) as source, packed(open(new, "wb"), self.compression) as target:
                 known = len(header_cells(source))
                 target.write(header(schema))
                 ending = b"," * (len(schema) - known) + b"\n"
@@ -79,53 +95,23 @@ class CsvSink:
         folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen, storage_options=self.storage_options)
 
 
-class CsvPart:
-    """One CSV file being written."""
+def write_rows(batch: pa.RecordBatch, file: Any) -> None:
+    """Write rows to a file.
 
-    def __init__(self, name: str, schema: pa.Schema, staging: str, output: str) -> None:
-        self._name, self._output = name, output
-        self._path = folder.hidden_path(staging, name)
-        self._schema = schema
-        try:
-            self._file = open(self._path, "wb")  # noqa: SIM115 - closed by prepare or discard
-            self._file.write(header(schema))
-        except OSError as error:
-            raise cannot_write(self._where, error) from error
+    Raises:
+        SinkError: the rows have no columns, or hold what CSV cannot.
+    """
+    import pyarrow.csv as pacsv
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows == 0:
-            return
-        if batch.num_columns == 0:
-            raise SinkError(f"cannot write {self._where}: the rows have no columns, which CSV cannot hold")
-        refuse(text_misfits(batch), sink=f"write_csv({self._output})")
-        import pyarrow.csv as pacsv
-
-        options = pacsv.WriteOptions(include_header=False)
-        try:
-            pacsv.write_csv(as_cells(batch), self._file, options)
-        except OSError as error:
-            raise cannot_write(self._where, error) from error
-
-    def prepare(self) -> str:
-        try:
-            self._file.close()
-        except OSError as error:
-            raise cannot_write(self._where, error) from error
-        return folder.seal(self._path, folder=self._output, name=self._name).text()
-
-    def discard(self) -> None:
-        with suppress(OSError):  # a full disk also refuses the rest of the buffer; the file goes away anyhow
-            self._file.close()
-        folder.remove_quietly(self._path)
-
-    @property
-    def _where(self) -> str:
-        return os.path.join(self._output, self._name)
+    if batch.num_columns == 0:
+        raise SinkError("write_csv: the rows have no columns, which CSV cannot hold")
+    refuse(text_misfits(batch), sink="write_csv")
+    pacsv.write_csv(as_cells(batch), file, pacsv.WriteOptions(include_header=False))
 
 
 def as_cells(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with every column in a type that Arrow's CSV writer writes by this module's rules."""
-    columns = [_cells(column) for column in storable(batch).columns]
+    columns = [_cells(column) for column in batch.columns]
     if len(columns) == 1 and columns[0].null_count:
         columns = [pc.fill_null(columns[0].cast(pa.large_string()), "")]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
@@ -164,8 +150,8 @@ def _cells(array: pa.Array) -> pa.Array:
     type_ = array.type
     if pa.types.is_null(type_):
         return array.cast(pa.string())
-    if pa.types.is_dictionary(type_):
-        return _cells(array.dictionary_decode())
+    if (plain := plain_array(array)) is not None:
+        return _cells(plain)
     if is_text(type_):
         return array.cast(pa.large_string()) if pa.types.is_string_view(type_) else array
     if is_bytes(type_) or pa.types.is_fixed_size_binary(type_):
@@ -174,6 +160,6 @@ def _cells(array: pa.Array) -> pa.Array:
         return array.cast(pa.timestamp(type_.unit, "UTC"))
     if pa.types.is_duration(type_):
         return seconds(array)
-    if pa.types.is_nested(type_) or isinstance(type_, ObjectType):
-        return json_texts(array)
-    return array
+    if pa.types.is_primitive(type_) or pa.types.is_decimal(type_):
+        return array
+    return json_texts(array)

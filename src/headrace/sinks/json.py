@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +10,13 @@ import pyarrow as pa
 
 from headrace.records.giants import GIANT_BYTES
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, storable
-from headrace.sinks.disk import cannot_write
+from headrace.sinks.columns import refuse_duplicates, refuse_untold
 from headrace.sinks.json_text import joined, json_texts
 from headrace.sinks.misfits import refuse, text_misfits
+from headrace.sinks.text_part import TextPart, encoded_bytes, suffix_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from io import BufferedWriter
 
 SLICE_ROWS = 65_536
 
@@ -29,12 +26,14 @@ class JsonSink:
     """Writes `part-00000.jsonl`, … into a folder (a path, or a URL such as s3://bucket/out).
 
     Every row is one object with all columns of its part. How values are written says `headrace.sinks.json_text`.
+    `compression` is "gzip", "zstd" or "bz2", and tells in the files' names: `part-00000.jsonl.gz`.
 
     >>> JsonSink("out/").name
     'write_json(out/)'
     """
 
     path: str
+    compression: str | None = None
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
@@ -47,14 +46,25 @@ class JsonSink:
         return self.path
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SinkError for names that appear twice; objects that are no arrays are refused when they come."""
+        """Raise SinkError for names that appear twice, and for types that JSON has nothing for."""
+        suffix_of(self.compression, sink=self.name)
         refuse_duplicates(schema, sink=self.name)
+        refuse_untold(schema, lambda batch: json_texts(batch.column(0)), sink=self.name)
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
         return text_misfits(batch)
 
-    def open_part(self, number: int, schema: pa.Schema, staging: str) -> JsonPart:
-        return JsonPart(folder.part_name(number, "jsonl"), staging, self.path)
+    def open_part(self, number: int, schema: pa.Schema, staging: str) -> TextPart:
+        return TextPart(
+            folder.part_name(number, "jsonl" + suffix_of(self.compression, sink=self.name)),
+            staging=staging,
+            output=self.path,
+            compression=self.compression,
+            encode=write_rows,
+        )
+
+    def encoded_bytes(self, batch: pa.RecordBatch) -> int:
+        return encoded_bytes(lambda file: write_rows(batch, file), self.compression)
 
     def publish(self, receipt: str) -> None:
         folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
@@ -66,48 +76,19 @@ class JsonSink:
         """Do nothing: parts may differ in columns."""
 
 
-class JsonPart:
-    """One JSON Lines file being written."""
+def write_rows(batch: pa.RecordBatch, file: Any) -> None:
+    """Write rows to a file.
 
-    def __init__(self, name: str, staging: str, output: str) -> None:
-        self._name, self._output = name, output
-        self._path = folder.hidden_path(staging, name)
-        self._file: BufferedWriter | None = None
-        try:
-            self._file = open(self._path, "wb")  # noqa: SIM115 - closed by prepare or discard
-        except OSError as error:
-            raise cannot_write(self._where, error) from error
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        assert self._file is not None, "part is closed"
-        refuse(text_misfits(batch), sink=f"write_json({self._output})")
-        try:
-            if batch.nbytes > GIANT_BYTES:
-                for text in texts_of_giants(batch):
-                    self._file.write(text)
-                return
-            for start in range(0, batch.num_rows, SLICE_ROWS):
-                self._file.write(lines(batch.slice(start, SLICE_ROWS)))
-        except OSError as error:
-            raise cannot_write(self._where, error) from error
-
-    def prepare(self) -> str:
-        assert self._file is not None, "part is closed"
-        try:
-            self._file.close()
-        except OSError as error:
-            raise cannot_write(self._where, error) from error
-        return folder.seal(self._path, folder=self._output, name=self._name).text()
-
-    def discard(self) -> None:
-        if self._file is not None:
-            with suppress(OSError):  # a full disk also refuses the rest of the buffer; the file goes away anyhow
-                self._file.close()
-        folder.remove_quietly(self._path)
-
-    @property
-    def _where(self) -> str:
-        return os.path.join(self._output, self._name)
+    Raises:
+        SinkError: they hold what JSON cannot.
+    """
+    refuse(text_misfits(batch), sink="write_json")
+    if batch.nbytes > GIANT_BYTES:
+        for text in texts_of_giants(batch):
+            file.write(text)
+        return
+    for start in range(0, batch.num_rows, SLICE_ROWS):
+        file.write(lines(batch.slice(start, SLICE_ROWS)))
 
 
 def lines(batch: pa.RecordBatch) -> pa.Buffer | bytes:
@@ -121,7 +102,7 @@ def lines(batch: pa.RecordBatch) -> pa.Buffer | bytes:
     if batch.num_columns == 0:
         return b"{}\n" * batch.num_rows
     pieces: list[pa.Array | str] = []
-    for i, (name, column) in enumerate(zip(batch.schema.names, storable(batch).columns, strict=True)):
+    for i, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
         pieces += [("{" if i == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", json_texts(column)]
     return _data_of(joined(*pieces, "}\n", null="null"))
 
@@ -134,7 +115,7 @@ def texts_of_giants(batch: pa.RecordBatch) -> Iterator[pa.Buffer | bytes]:
     """
     names = [json.dumps(name, ensure_ascii=False).encode() for name in batch.schema.names]
     for row in range(batch.num_rows):
-        for i, (name, column) in enumerate(zip(names, storable(batch.slice(row, 1)).columns, strict=True)):
+        for i, (name, column) in enumerate(zip(names, batch.slice(row, 1).columns, strict=True)):
             yield (b"{" if i == 0 else b", ") + name + b": "
             text = json_texts(column)
             yield b"null" if text.null_count else _data_of(text)

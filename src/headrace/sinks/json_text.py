@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.records.columns import from_column
 from headrace.records.lists import is_any_list, items_of
-from headrace.records.tensors import ObjectType
+from headrace.records.tensors import ObjectType, TensorType
 from headrace.records.types import is_bytes, is_text
 from headrace.sinks.columns import storable_array
 from headrace.sinks.json_value import INFINITY, text_of
@@ -47,12 +47,8 @@ def json_texts(array: pa.Array) -> pa.Array:
     if isinstance(type_, ObjectType):
         values = [None if v is None else text_of(v) for v in from_column(array)]
         return pa.array(values, type=pa.large_string())
-    if isinstance(type_, pa.BaseExtensionType):
-        return json_texts(storable_array(array))
-    if pa.types.is_dictionary(type_):
-        return json_texts(array.dictionary_decode())
-    if pa.types.is_run_end_encoded(type_):
-        return json_texts(pc.run_end_decode(array))
+    if (plain := plain_array(array)) is not None:
+        return json_texts(plain)
     if is_text(type_):
         return _texts(array.cast(pa.large_string()))
     if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_decimal(type_):
@@ -72,6 +68,26 @@ def json_texts(array: pa.Array) -> pa.Array:
     if is_any_list(type_):
         return _maps(array) if pa.types.is_map(type_) else _lists(array)
     raise pa.ArrowNotImplementedError(f"JSON has nothing for {type_}")
+
+
+def plain_array(array: pa.Array) -> pa.Array | None:
+    """Return the values of a column whose type is a way of storing another's, or another by name; None if it is none.
+
+    >>> plain_array(pa.array(["a", "a"]).dictionary_encode()).to_pylist()
+    ['a', 'a']
+    """
+    type_ = array.type
+    if pa.types.is_dictionary(type_):
+        return array.dictionary_decode()
+    if pa.types.is_run_end_encoded(type_):
+        return pc.run_end_decode(array)
+    if isinstance(type_, (TensorType, pa.FixedShapeTensorType)):
+        return storable_array(array)
+    if not isinstance(type_, pa.BaseExtensionType) or isinstance(type_, ObjectType):
+        return None
+    if type_.extension_name == "arrow.uuid":
+        return pa.array([None if v is None else str(v) for v in array.to_pylist()], pa.large_string())
+    return array.cast(pa.bool_()) if type_.extension_name == "arrow.bool8" else array.storage
 
 
 def iso_texts(array: pa.Array) -> pa.Array:

@@ -69,6 +69,15 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class MeasuringSink(Sink, Protocol):
+    """A sink that can tell the size of a file beforehand, so that the first part too has the size asked for."""
+
+    def encoded_bytes(self, batch: pa.RecordBatch) -> int:
+        """Return how many bytes a part with these rows (or without any) takes."""
+        ...
+
+
+@runtime_checkable
 class ChoosySink(Sink, Protocol):
     """A sink whose format cannot hold every value of the columns that it takes.
 

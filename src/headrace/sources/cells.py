@@ -58,7 +58,7 @@ def infer_portions(cells: pa.Array, lengths: Sequence[int], null_values: Sequenc
     filled = flags_of(pc.invert(_is_null(cells, null_values)))
     ints = flags_of(pc.match_substring_regex(cells, _INT))
     beyond = np.zeros(len(cells), dtype=np.bool_)
-    beyond[_beyond_int64(cells, array_of_numbers(ints & filled))] = True
+    beyond[_beyond_64_bits(cells, array_of_numbers(ints & filled))] = True
     edges = np.concatenate([[0], np.cumsum(lengths)])
 
     def count(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -99,6 +99,8 @@ def convert_cells(
     text, broken = _decoded(cells)
     if pa.types.is_null(to):
         to = infer_cells(text, null_values)
+        if pa.types.is_null(to):
+            return Converted(pa.nulls(len(text)), broken)
     if pa.types.is_string(to) or pa.types.is_large_string(to):
         return Converted(text.cast(to), broken)
     if pa.types.is_binary(to) or pa.types.is_large_binary(to):
@@ -126,13 +128,12 @@ def _convert_integers(text: pa.Array, nulls: pa.Array, to: pa.DataType, pattern:
     ints = pc.match_substring_regex(text, pattern)
     floats = pc.and_(pc.match_substring_regex(text, _FLOAT), pc.invert(ints))
     fits = ints.to_numpy(zero_copy_only=False).copy()
-    fits[_beyond_int64(text, ints)] = False
+    wide = pa.uint64() if pa.types.is_uint64(to) else pa.int64()
+    fits[_beyond_64_bits(text, ints, unsigned=pa.types.is_uint64(to))] = False
     if to.equals(pa.int64()) and pc.any(pc.and_(floats, pc.match_substring_regex(text, _SURE_FLOAT))).as_py():
         return _convert_fitting(text, nulls, pc.or_(pa.array(fits), floats), pa.float64())
-    done = _convert_fitting(text, nulls, pa.array(fits), pa.int64())
-    if to.equals(pa.int64()):
-        return done
     try:
+        done = _convert_fitting(text, nulls, pa.array(fits), wide)
         return Converted(done.column.cast(to), done.misfits)
     except pa.ArrowInvalid:  # a narrower type that dtypes= asked for
         return _convert_one_by_one(text, nulls, to)
@@ -188,13 +189,14 @@ def _is_null(text: pa.Array, null_values: Sequence[str]) -> pa.Array:
     return pc.is_in(text, value_set=array_of_text(list(null_values)).cast(text.type))
 
 
-def _beyond_int64(text: pa.Array, among: pa.Array | None = None) -> NDArray[np.int64]:
+def _beyond_64_bits(text: pa.Array, among: pa.Array | None = None, *, unsigned: bool = False) -> NDArray[np.int64]:
     """Return the rows whose digits do not fit 64 bits."""
     long = pc.greater_equal(pc.binary_length(text), array_of_numbers(np.array([19], dtype=np.int32))[0])
     if among is not None:
         long = pc.and_(long, among)
     rows = _where(long)
-    beyond = [r for r in rows.tolist() if not -(2**63) <= int(text[r].as_py()) < 2**63]
+    low, high = (0, 2**64) if unsigned else (-(2**63), 2**63)
+    beyond = [r for r in rows.tolist() if not low <= int(text[r].as_py()) < high]
     return np.array(beyond, dtype=np.int64)
 
 

@@ -27,7 +27,7 @@ from headrace.sources.agreement import (
 )
 from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
-from headrace.sources.json_values import MisfitError, Target, inferred, widened
+from headrace.sources.json_values import MisfitError, Target, inferred, parse_float_for, widened
 from headrace.sources.storage import ByteStream
 
 if TYPE_CHECKING:
@@ -254,11 +254,12 @@ class _FileReader:
         rows: list[dict[str, Any]] = []
         bad_lines: list[tuple[int, Misfit]] = []
         number = 0
+        parse_float = parse_float_for(self._own_schema().types)
         for line in data.split(b"\n"):
             if not line or line.isspace():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line, parse_float=parse_float)
                 if not isinstance(row, dict):
                     raise ValueError(f"expected an object, found {type(row).__name__}")
                 rows.append(row)

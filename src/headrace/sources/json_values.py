@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.records.types import TypeQuarrelError, is_list, is_text, unify_types
+from headrace.records.lists import is_any_list
+from headrace.records.types import TypeQuarrelError, is_bytes, is_text, types_within, unify_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+class WrittenFloat(float):
+    """A number with a fraction that remembers how it was written, for types that keep every digit."""
+
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def parse_float_for(types: Iterable[pa.DataType]) -> type[float]:
+    """Return what to make of numbers with a fraction, for columns of these types."""
+    inner = (t for type_ in types for t in types_within(type_))
+    return WrittenFloat if any(pa.types.is_decimal(t) or pa.types.is_duration(t) for t in inner) else float
 
 
 class MisfitError(Exception):
@@ -123,24 +146,54 @@ def fitted(value: Any, to: pa.DataType, *, as_text: bool = False) -> Any:
         return None
     if is_text(to):
         return _text(value, as_text)
-    if pa.types.is_boolean(to):
-        if isinstance(value, bool):
-            return value
-    elif pa.types.is_integer(to):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return _checked(value, to)
-    elif pa.types.is_floating(to):
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    elif is_list(to):
-        if isinstance(value, list):
-            return [fitted(v, to.value_type, as_text=as_text) for v in value]
-    elif pa.types.is_struct(to):
-        if isinstance(value, dict):
-            return {f.name: fitted(value.get(f.name), f.type, as_text=as_text) for f in to}
-    elif isinstance(value, str):  # dates and the like, asked for by dtypes=
+    if pa.types.is_dictionary(to):
+        return fitted(value, to.value_type, as_text=as_text)
+    kind = type(value)
+    if kind is bool and pa.types.is_boolean(to):
+        return value
+    if kind in (int, float, WrittenFloat):
+        return _fitted_number(value, to)
+    if kind is list and is_any_list(to) and not pa.types.is_map(to):
+        return [fitted(v, to.value_type, as_text=as_text) for v in value]
+    if kind is dict and pa.types.is_struct(to):
+        return {f.name: fitted(value.get(f.name), f.type, as_text=as_text) for f in to}
+    if kind is dict and pa.types.is_map(to):
+        return [(_key(k, to.key_type), fitted(v, to.item_type, as_text=as_text)) for k, v in value.items()]
+    if kind is dict and list(value) == ["base64"] and (is_bytes(to) or pa.types.is_fixed_size_binary(to)):
+        return _bytes(value["base64"], to)
+    if kind is str and not pa.types.is_nested(to):  # dates and the like, asked for by dtypes=
         return _checked(value, to)
     raise MisfitError(value)
+
+
+def _fitted_number(value: float, to: pa.DataType) -> Any:
+    if pa.types.is_floating(to):
+        return float(value)
+    if pa.types.is_integer(to) and isinstance(value, int):
+        return _checked(value, to)
+    if pa.types.is_decimal(to) or pa.types.is_duration(to):
+        exact = Decimal(value.text if isinstance(value, WrittenFloat) else value)
+        if pa.types.is_decimal(to):
+            return _checked(exact, to)
+        ticks = exact.scaleb(DIGITS[to.unit])
+        if ticks == int(ticks):
+            return _checked(int(ticks), to)
+    raise MisfitError(value)
+
+
+def _key(text: str, to: pa.DataType) -> Any:
+    """Return a map's key, which is text whatever its type."""
+    try:
+        return text if is_text(to) else fitted(json.loads(text), to)
+    except (ValueError, MisfitError):
+        return fitted(text, to)
+
+
+def _bytes(text: Any, to: pa.DataType) -> bytes:
+    try:
+        return bytes(_checked(base64.b64decode(text, validate=True), to))
+    except (ValueError, TypeError) as error:
+        raise MisfitError(text) from error
 
 
 def _text(value: Any, as_text: bool) -> str:
@@ -152,8 +205,17 @@ def _text(value: Any, as_text: bool) -> str:
 
 
 def _checked(value: Any, to: pa.DataType) -> Any:
+    """Return the value if Arrow takes it for the type, as Arrow takes it."""
     try:
+        if isinstance(value, str) and pa.types.is_time(to):
+            return _time(value, to)
         scalar = pa.scalar(value).cast(to) if isinstance(value, str) else pa.scalar(value, to)
+        return scalar.value if pa.types.is_timestamp(to) or pa.types.is_duration(to) else scalar.as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
         raise MisfitError(value) from error
-    return scalar.as_py()
+
+
+def _time(text: str, to: pa.DataType) -> int:
+    """Return a time of day as what Arrow counts; it has no cast for them."""
+    moment = pa.scalar(f"1970-01-01T{text}").cast(pa.timestamp(to.unit))
+    return int(moment.value)

@@ -330,6 +330,7 @@ class FileSink(SpecModel):
     target_part_bytes: Positive | None = None
     rows_per_part: Positive | None = None
     storage_options: dict[str, Any] | None = None
+    compression: str | None = None
 
 
 class CsvSink(FileSink):
@@ -348,7 +349,6 @@ class ParquetSink(FileSink):
     """Parquet files."""
 
     type: Literal["parquet"]
-    compression: str | None = None
     compression_level: int | None = None
 
 

@@ -26,9 +26,10 @@ from headrace.engine.commit.home import DEAD_LETTERS, Home
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import Totals
 from headrace.engine.commit.opening import open_output, something_finished
-from headrace.engine.commit.part import Part, PartSize, whole_cut
+from headrace.engine.commit.part import Part, whole_cut
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
+from headrace.engine.commit.sizing import Sizing
 from headrace.errors import BalanceError, HeadraceError, ResumeError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.types import TypeQuarrelError, unify_schemas
@@ -79,7 +80,7 @@ class Committer:
         self._identity = JobIdentity({**identity.components, "output format": type(sink).__name__}, identity.unknown)
         self._units = units
         self._if_exists = if_exists
-        self._size = PartSize.of(target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
+        self._sizing = Sizing(sink, target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
         self._budget_bytes = memory_budget_bytes
         self._most_backlog_bytes = backlog_bytes
         self._clock = clock
@@ -278,7 +279,7 @@ class Committer:
         with self._mutex:
             oldest = self._holdings.oldest_arrival
             now = self._clock()
-            fill = 0.0 if self._part is None else self._size.fill(rows=self._part.rows, nbytes=self._part.nbytes)
+            fill = 0.0 if self._part is None else self._sizing.size.fill(rows=self._part.rows, nbytes=self._part.nbytes)
             self._rate.observe(self._closed_count + fill, now=now)
             if self._part is not None and self._part.spent and not self._fills_soon():
                 self._close_part()
@@ -336,12 +337,14 @@ class Committer:
                 part = self._part_for(rest)
             piece, rest = rest, None
             if piece.rows:
-                row = self._size.rows_to_take(piece.rows, piece.nbytes, rows=part.rows, nbytes=part.nbytes)
+                if self._sizing.wants_rows():
+                    self._sizing.begin(self._holdings.block_of(piece).batch)
+                row = self._sizing.size.rows_to_take(piece.rows, piece.nbytes, rows=part.rows, nbytes=part.nbytes)
                 cut = None if row >= piece.rows else whole_cut(self._holdings.block_of(piece), row)
                 if cut is not None:
                     piece, rest = self._holdings.split(piece, cut)
             part.add(piece)
-            if part.is_full(self._size):
+            if part.is_full(self._sizing.size):
                 if piece.is_giant:
                     self._holdings.leave(piece)
                 self._close_part()
@@ -407,6 +410,10 @@ class Committer:
             self._pool.submit(self._encode, part)
 
     def _fills_soon(self) -> bool:
+        if self._sizing.size.rows is not None:
+            return (
+                False  # a part whose rows were let go would have to be closed with fewer rows, were the flow to stall
+            )
         # Until the rate is known, whoever has filled enough to be encoded counts as fast.
         return not self._rate.known or self._rate.per_sec * HORIZON_SECS >= 1
 
@@ -448,6 +455,7 @@ class Committer:
                 with self._mutex:
                     for part in group:
                         self._closed.popleft()
+                        self._sizing.observe(nbytes=part.nbytes, written=part.file_bytes)
                         for piece in part.pieces:
                             self._holdings.release(piece)
                     self._changed.notify_all()

@@ -31,7 +31,7 @@ MAX_PIECES = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSize:
-    """When a part is full."""
+    """When a part is full: by bytes of columns, or by rows."""
 
     target_bytes: int = DEFAULT_PART_BYTES
     rows: int | None = None
@@ -104,6 +104,12 @@ class Part:
         """Whether the part ends between two input rows, so that a later run may begin there."""
         return is_whole(self.pieces[-1].end)
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, once it is prepared; 0 where the sink does not tell."""
+        receipt = PartReceipt.parse(self.receipt) if self.receipt is not None else None
+        return 0 if receipt is None else receipt.nbytes
+
     def is_full(self, size: PartSize) -> bool:
         """Say whether the part should be closed."""
         return size.fill(rows=self.rows, nbytes=self.nbytes) >= 1 or len(self.pieces) >= MAX_PIECES
@@ -113,12 +119,11 @@ class Part:
         assert self.number is not None
         assert self.receipt is not None
         assert self.schema is not None
-        receipt = PartReceipt.parse(self.receipt)
         return PartRecord(
             number=self.number,
             receipt=self.receipt,
             rows=self.rows,
-            nbytes=receipt.nbytes if receipt is not None else 0,
+            nbytes=self.file_bytes,
             schema=self.schema,
             answered=tuple(self.answered),
         )
