@@ -225,6 +225,17 @@ def _has_buckets(fs: Any) -> bool:
     return not {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}.isdisjoint(protocols)
 
 
+def make_folder(path: str) -> None:
+    """Make a folder, and those above it, that outlive a power cut."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    make_folder(above)
+    os.makedirs(path, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # folders may be writable and yet not readable
+        sync(above)
+
+
 def sync(path: str) -> None:
     """Flush a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -51,7 +51,7 @@ class DeadLetters:
         local = folder.local_path(self.path)
         try:
             if local is not None:
-                os.makedirs(local, exist_ok=True)
+                folder.make_folder(local)
             if self._format == "parquet":
                 _write_parquet(hidden, failures)
             else:

@@ -14,7 +14,7 @@ from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.journal import remove_journal
 from headrace.errors import OutputExistsError, SinkError
 from headrace.sinks.disk import cannot_write
-from headrace.sinks.folder import PartReceipt, local_path, names_in, remove
+from headrace.sinks.folder import PartReceipt, local_path, make_folder, names_in, remove, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -141,9 +141,10 @@ class Home:
             return -1
 
     def clear_staging(self) -> None:
-        """Remove unfinished files that no journal entry speaks of."""
+        """Remove unfinished files that no journal entry speaks of; the empty folder outlives a power cut."""
         shutil.rmtree(self.staging, ignore_errors=True)
         os.makedirs(self.staging, exist_ok=True)
+        sync(self.path)
 
     def clear_work(self) -> None:
         """Remove what only an unfinished job needs."""
@@ -169,7 +170,7 @@ class Home:
     def _take_lock(self) -> None:
         path = os.path.join(self.path, "lock")
         while self._lock is None:
-            os.makedirs(self.path, exist_ok=True)
+            make_folder(self.path)
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
