@@ -29,12 +29,21 @@ def wall_secs(command: Sequence[str], *, cwd: Path = ROOT) -> float:
         ProgramFailedError: it ended with an exit code other than 0; the message holds the end of its output.
     """
     began = time.perf_counter()
+    output_of(command, cwd=cwd)
+    return time.perf_counter() - began
+
+
+def output_of(command: Sequence[str], *, cwd: Path = ROOT) -> str:
+    """Run a program to its end and return what it printed.
+
+    Raises:
+        ProgramFailedError: it ended with an exit code other than 0; the message holds the end of its output.
+    """
     done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
-    took = time.perf_counter() - began
     if done.returncode != 0:
         tail = (done.stdout + done.stderr)[-3000:]
         raise ProgramFailedError(f"exit code {done.returncode}: {' '.join(command)}\n{tail}")
-    return took
+    return done.stdout
 
 
 def peak_memory_mib(command: Sequence[str], *, cwd: Path = ROOT) -> float:

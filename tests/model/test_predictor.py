@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -102,6 +103,32 @@ def test_exactly_the_bad_rows_fail(case: tuple[int, set[int]]) -> None:
     assert prediction.columns["prediction"].to_pylist() == [i * 10 for i in range(count) if i not in bad]
     sound = [i for call in handler.calls if not bad & set(call) for i in call]
     assert len(sound) == len(set(sound)), "a sound part was run twice"
+
+
+@given(st.lists(st.sets(st.integers(0, 59)), min_size=2, max_size=5))
+def test_exactly_the_bad_rows_fail_of_every_batch_whatever_the_ones_before_taught(batches: list[set[int]]) -> None:
+    bad = {100 * n + row for n, rows in enumerate(batches) for row in rows}
+    predictor, handler = make(picky(bad))
+    predictor.predict(ids(1, 99_999))  # a success, so that there is hope
+    for n in range(len(batches)):
+        prediction = predictor.predict(ids(60, 100 * n))
+        assert {100 * n + row for row in prediction.errors} == bad & set(range(100 * n, 100 * n + 60))
+        sound = [i for i in range(100 * n, 100 * n + 60) if i not in bad]
+        assert prediction.columns["prediction"].to_pylist() == [i * 10 for i in sound]
+    answered = [i for call in handler.calls if not bad & set(call) for i in call]
+    assert len(answered) == len(set(answered)), "a sound part was run twice"
+
+
+@pytest.mark.parametrize(("one_in", "calls", "rows"), [(10_000, 0.01, 1.3), (100, 0.15, 4.0)])
+def test_what_finding_scattered_bad_rows_costs(one_in: int, calls: float, rows: float) -> None:
+    draw = random.Random(one_in)
+    total = 60_000
+    bad = {i for i in range(total) if draw.random() < 1 / one_in}
+    predictor, handler = make(picky(bad))
+    found = [row + first for first in range(0, total, 4_000) for row in predictor.predict(ids(4_000, first)).errors]
+    assert set(found) == bad
+    assert len(handler.calls) <= calls * total
+    assert sum(map(len, handler.calls)) <= rows * total
 
 
 def test_null_keeps_the_row_with_null_columns() -> None:

@@ -24,6 +24,7 @@ from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
 from headrace.model.loading import without_gc
+from headrace.model.splitting import Splitting
 from headrace.plan.retry import Retry
 from headrace.records.columns import from_column, to_column
 from headrace.records.first_rows import FirstRows
@@ -105,6 +106,7 @@ class Predictor:
         self._load_secs = 0.0
         self._sizes: Counter[int] = Counter()
         self._latencies = Latencies()
+        self._splitting = Splitting()
         self._answer_shapes: dict[str | None, tuple[int, ...]] = {}
         """Of one row, in the last batch of several: what a model squeezes for a batch of one is known by it."""
 
@@ -161,8 +163,12 @@ class Predictor:
             self._batches += 1
             self._rows += rows
             self._sizes[1 << (rows.bit_length() - 1)] += 1
+            at_once = self._splitting.rows_at_once(rows)
         found = _Found()
-        self._search(batch, 0, rows, found)
+        for first in range(0, rows, at_once):
+            self._search(batch, first, min(at_once, rows - first), found)
+        with self._counting:
+            self._splitting.observe(rows, failed=found.refused)
         return found.prediction(self._output_names, rows, self.model_id, nulls=self._on_error == "null")
 
     @property
@@ -304,6 +310,8 @@ class Predictor:
             with self._counting:
                 self._calls += 1
                 self._latencies.add(seconds)
+        with self._counting:
+            self._splitting.answered(batch.num_rows, seconds)
         if batch.num_rows > 1:
             self._answer_shapes = answers.shapes
         return answers
@@ -339,6 +347,8 @@ class _Found:
     errors: dict[int, Exception] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     raised: int = 0
+    refused: int = 0
+    """Of those raised: calls for one row that ended with an error of the handler's own, not with a wrong number."""
 
     def answered(self, first: int, count: int, answers: Answers) -> None:
         self.parts.append((first, count, answers))
@@ -350,6 +360,7 @@ class _Found:
         if attempts > 1:
             self.attempts[row] = attempts
         self.raised += 1
+        self.refused += not isinstance(error, AnswerError)
 
     def withdraw(self, mark: int) -> list[tuple[int, int, Answers | None]]:
         """Take out the parts found since there were `mark` of them."""
