@@ -24,6 +24,8 @@ MODULES = {
     "bulk-csv": "benchmarks.bulk_csv",
     "bulk-numpy": "benchmarks.bulk_numpy",
     "chaos": "benchmarks.chaos",
+    "overhead": "benchmarks.overhead",
+    "poison": "benchmarks.poison",
     "start-up": "benchmarks.start_up",
 }
 """Benchmarks by name; each module holds a `BENCHMARK`."""

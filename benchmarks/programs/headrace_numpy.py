@@ -18,4 +18,5 @@ def main() -> None:
     hr.range(int(sys.argv[1])).map_batches(transform, batch_format="numpy").write_parquet(sys.argv[2]).run()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""CPU seconds by what they are spent on: measured around functions, in the thread that runs them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Attribution:
+    """Counts the CPU time (user and system) of the functions that it watches, by part.
+
+    Of calls inside one another the outermost counts, whatever its part, so that no second is counted twice. What the
+    measuring itself costs is counted too.
+
+    >>> attribution = Attribution()
+    >>> class Journal:
+    ...     def commit(self): return sum(range(100_000))
+    >>> attribution.watch("journal", Journal, "commit")
+    >>> Journal().commit(), attribution.calls["journal"], attribution.secs["journal"] > 0
+    (4999950000, 1, True)
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._inside = threading.local()
+        self._lock = threading.Lock()
+        self.secs: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+
+    def watch(self, part: str, owner: Any, *names: str) -> None:
+        """Watch functions of a module or class; what makes a context is watched as it is entered and left."""
+        for name in names:
+            found = vars(owner)[name]
+            if isinstance(found, property):
+                assert found.fget is not None
+                setattr(owner, name, property(self._watched(part, found.fget)))
+            else:
+                setattr(owner, name, self._watched(part, found))
+
+    def watch_context(self, part: str, owner: Any, *names: str) -> None:
+        """Watch functions that return contexts: entering and leaving count, what happens between does not."""
+        for name in names:
+            setattr(owner, name, self._watched_context(part, vars(owner)[name]))
+
+    def _watched(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with self._counting(part):
+                return function(*args, **kwargs)
+
+        return watched
+
+    def _watched_context(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def watched(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            with self._counting(part):
+                context = function(*args, **kwargs)
+                entered = context.__enter__()
+            error = None
+            try:
+                yield entered
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                with self._counting(part):
+                    context.__exit__(type(error) if error else None, error, None)
+
+        return watched
+
+    @contextmanager
+    def _counting(self, part: str) -> Iterator[None]:
+        if getattr(self._inside, "part", None) is not None:
+            yield
+            return
+        self._inside.part = part
+        began = self._clock()
+        try:
+            yield
+        finally:
+            took = self._clock() - began
+            self._inside.part = None
+            with self._lock:
+                self.secs[part] += took
+                self.calls[part] += 1
