@@ -49,7 +49,7 @@ class Job:
 
 
 def misplaced(out: Path, rows: int, one_in: int) -> int:
-    """Count the rows that are not exactly once where they belong: poison in the dead letters, all others in the output."""
+    """Count the rows that are not exactly once where they belong: poison in the dead letters, others in the output."""
     ids = np.arange(rows)
     bad = poisoned(ids, one_in)
     wrong = 0
@@ -82,7 +82,7 @@ def measure(settings: Settings) -> Measurement:
 
 BENCHMARK = Benchmark(
     name="poison",
-    about="1,000,000 rows through a small network that fails on batches with poison in them: 0.01 % and 1 % of the rows",
+    about="1,000,000 rows through a small network that fails on any batch with poison in it: 0.01 % and 1 %",
     bars=(
         Bar(figure=NOT_EXACT, unit="rows", relation="<=", bound=0),
         Bar(figure=SPEED, unit="x", relation=">=", bound=0.9),
