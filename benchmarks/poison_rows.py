@@ -10,8 +10,8 @@ import numpy as np
 def poisoned(ids: Any, one_in: int) -> Any:
     """Say for each id whether it is poison, as about one in so many are; 0 for none.
 
-    >>> poisoned(np.arange(100_000), 100).sum(), poisoned(np.arange(100_000), 0).any()
-    (1000, False)
+    >>> int(poisoned(np.arange(100_000), 100).sum()), bool(poisoned(np.arange(100_000), 0).any())
+    (1004, False)
     """
     if one_in == 0:
         return np.zeros(len(ids), dtype=bool)
