@@ -134,10 +134,23 @@ def test_where_the_same_job_cannot_be_known_there_is_no_state() -> None:
     assert hr.range(9).map(guarded, version="1").iter_rows().state()["version"] == 1
 
 
-def test_whole_batches_behind_a_model_have_no_state_since_they_are_cut_differently_every_time() -> None:
-    dataset = pipeline().map_batches(lambda b: {"n": b["id"][:1]}, name="firsts")
-    with pytest.raises(ResumeError, match="'firsts' stands behind the model"):
-        dataset.iter_batches().state()
+def test_whole_batches_have_no_state_where_they_are_cut_differently_every_time() -> None:
+    firsts = {"function": lambda b: {"n": b["id"][:1]}, "name": "firsts"}
+    with pytest.raises(ResumeError, match="'firsts' gets other batches.*'run_inference'.*row_wise=True"):
+        pipeline().select("id").map_batches(**firsts).iter_batches().state()
+    with pytest.raises(ResumeError, match="cut as 'map.*' hands rows on"):
+        hr.range(9).map(lambda r: r).map_batches(**firsts).iter_batches().state()
+    assert hr.range(9).map_batches(**firsts).map(lambda r: r).iter_batches().state()["place"] is None
+    mixed = pipeline().random_shuffle(seed=1, buffer_rows=9).map_batches(**firsts)
+    assert mixed.iter_batches().state()["place"] is None
+
+
+def test_batches_that_answer_as_one_are_gone_on_with_inside() -> None:
+    dataset = hr.range(100).map_batches(lambda b: {"n": b["id"][::2] * 10}, batch_size=30)
+    expected = [row["n"] for row in dataset.iter_rows()]
+    rows = dataset.iter_rows()
+    first = [next(rows)["n"] for _ in range(23)]
+    assert first + [row["n"] for row in dataset.iter_rows(state=rows.state())] == expected
 
 
 def test_another_process_goes_on_from_a_state_kept_in_a_file(tmp_path) -> None:

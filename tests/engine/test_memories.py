@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -394,3 +395,41 @@ def test_durable_rows_with_a_cache_are_asked_once(tmp_path) -> None:
     )
     assert scored.write_json(tmp_path / "out").run().rows_written == 30
     assert sorted(asked(log)) == [0, 1, 2]
+
+
+FINISHING = """
+import os, signal, sys
+import headrace as hr
+from headrace.engine.commit.status import read_status
+from tests.engine.test_memories import Paid, numbers
+
+os.chdir(sys.argv[1])
+
+
+def fatal(row):
+    while read_status("first").state != "finished":
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+scored = numbers(*range(5)).run_inference(Paid("log"), inputs="x", durability="row")
+held = scored.map(fatal if os.environ.get("FATAL") else lambda row: row, isolation="thread", version="1", name="held")
+hr.run(scored.write_json("first"), held.write_json("second"))
+"""
+
+
+def test_answers_stay_until_the_last_output_is_finished_and_go_at_the_next_run_if_a_kill_came_between(tmp_path) -> None:
+    command = [sys.executable, "-c", FINISHING, str(tmp_path)]
+    killed = subprocess.run(command, env={**os.environ, "FATAL": "1"})
+    assert killed.returncode == -signal.SIGKILL
+    assert [id for id, _ in written(tmp_path / "first")] == list(range(5))
+    assert written(tmp_path / "second") == []
+    kept = tmp_path / "first" / ".headrace" / "answers"
+    shutil.copytree(kept, tmp_path / "kept")
+    subprocess.run(command, check=True)
+    assert written(tmp_path / "second") == written(tmp_path / "first")
+    assert asked(tmp_path / "log") == list(range(5))
+    assert not kept.exists()
+    shutil.copytree(tmp_path / "kept", kept)
+    subprocess.run(command, check=True)
+    assert not kept.exists()

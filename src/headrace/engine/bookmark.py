@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
 
 VERSION = 1
+ROW_BY_ROW = ("map", "flat_map", "filter", "add_column")
 ANEW = "to begin at the first row leave state= out"
 
 
@@ -105,12 +106,12 @@ def state_of(plan: Plan, mark: Mark | None) -> dict[str, Any]:
         raise ResumeError(f"there is no state to go on from ({reasons}); pass version= to that step")
     for node in plan.nodes:
         if isinstance(node, MapBatches) and node.step.fans_out and node.step.kind == "map_batches":
-            model = _model_before(node)
-            if model is not None:
+            before = _cut_by_time(node)
+            if before is not None:
                 raise ResumeError(
-                    f"there is no state to go on from: step {plan.name_of(node)!r} stands behind the model"
-                    f" {plan.name_of(model)!r}, whose batches differ from run to run; pass row_wise=True to it, or put"
-                    " it in front of the model"
+                    f"there is no state to go on from: step {plan.name_of(node)!r} gets other batches in every run, cut"
+                    f" as {plan.name_of(before)!r} hands rows on; pass row_wise=True to it if it answers row by row, or"
+                    f" put it in front of {plan.name_of(before)!r}"
                 )
     place = None if mark is None else [[mark.unit.split, *mark.unit.lane], mark.row, mark.skip]
     return {"version": VERSION, "place": place, "job": identity.components, "input": _input_of(plan)}
@@ -139,12 +140,12 @@ def mark_from(state: Mapping[str, Any], plan: Plan) -> Mark | None:
     return mark
 
 
-def _model_before(node: AnyNode) -> RunInference | None:
-    """Return a model whose batches decide how the rows that come to a node are cut; a shuffle cuts them anew."""
+def _cut_by_time(node: AnyNode) -> AnyNode | None:
+    """Return a step that hands rows on to a node as they get ready, however many; a shuffle cuts them anew."""
     stack: list[AnyNode] = list(upstreams(node))
     while stack:
         at = stack.pop()
-        if isinstance(at, RunInference):
+        if isinstance(at, RunInference) or (isinstance(at, MapBatches) and at.step.kind in ROW_BY_ROW):
             return at
         if not isinstance(at, Shuffle):
             stack.extend(upstreams(at))
