@@ -29,7 +29,14 @@ def taken(kind: str, folder: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("source", "sink"),
-    [("csv", "csv"), ("csv", "parquet"), ("json", "json"), ("json", "csv"), ("parquet", "parquet"), ("parquet", "json")],
+    [
+        ("csv", "csv"),
+        ("csv", "parquet"),
+        ("json", "json"),
+        ("json", "csv"),
+        ("parquet", "parquet"),
+        ("parquet", "json"),
+    ],
 )
 def test_a_cell_of_200_mb(tmp_path: Path, source: str, sink: str) -> None:
     phase("make", "giant", tmp_path, source, sink)

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from headrace.engine.read_stage import up_to_end
-from headrace.records.block import dense_block
+from headrace.engine.read_stage import coalesced, up_to_end
+from headrace.records.block import Origin, dense_block
 from headrace.records.position import END, START
 
 
@@ -43,3 +43,26 @@ def test_the_end_of_a_split_whose_last_row_is_a_giant(monkeypatch) -> None:
     giant, rest = up_to_end([block])
     assert (giant.end, rest.start, rest.end, rest.num_rows) == ((1,), (1,), END, 0)
     assert rest.batch.schema == block.batch.schema
+
+
+def tiny(number: int, rows: int = 1, first: int = 0):
+    batch = pa.record_batch({"x": [number] * rows})
+    return dense_block(batch, split=0, first=first, origin=Origin(f"{number}.csv", first))
+
+
+def test_tiny_blocks_become_one_that_still_knows_the_file_of_each_row() -> None:
+    (block,) = coalesced(tiny(i, rows=2, first=2 * i) for i in range(1000))
+    assert (block.num_rows, block.start, block.end, block.ordinals) == (2000, (0,), (2000,), None)
+    assert block.origin.place_of(777) == ("388.csv", 1)
+
+
+def test_blocks_of_some_size_and_other_columns_stay_alone() -> None:
+    large = dense_block(pa.record_batch({"x": list(range(20_000))}), split=0, first=2)
+    other = dense_block(pa.record_batch({"y": [1]}), split=0, first=20_002)
+    found = list(coalesced([tiny(0), tiny(1, first=1), large, other]))
+    assert [(b.num_rows, b.start) for b in found] == [(2, (0,)), (20_000, (2,)), (1, (20_002,))]
+
+
+def test_tiny_blocks_that_come_slowly_are_handed_on() -> None:
+    now = iter(range(100))
+    assert len(list(coalesced((tiny(i, first=i) for i in range(6)), clock=lambda: next(now)))) == 6

@@ -188,4 +188,15 @@ def test_units_compare_in_the_order_of_the_input():
 
 
 def test_rows_are_named_within_their_file():
-    assert Origin("b.csv", base=100).row_of(103) == 3
+    assert Origin("b.csv", base=100).place_of(103) == ("b.csv", 3)
+
+
+def test_an_origin_of_many_files_names_the_file_of_each_row() -> None:
+    origin = Origin.joined([Origin("a", 0), Origin("empty", 3), Origin("b", 3), Origin("b", 3), Origin("c", 9)])
+    assert [origin.place_of(i) for i in (0, 2, 3, 8, 9, 20)] == [
+        ("a", 0), ("a", 2), ("b", 0), ("b", 5), ("c", 0), ("c", 11),
+    ]  # fmt: skip
+    part = origin.clip(4, 8)
+    assert part == Origin("b", 3)
+    assert origin.clip(2, 3).place_of(2) == ("a", 2)
+    assert Origin.joined([Origin("a"), None]) is None

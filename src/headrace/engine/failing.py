@@ -36,16 +36,16 @@ def fail_row(
     """
     if on_error == "fail":
         raise stage_error(stage, error, f"failed on {where(block, row)}") from error
-    origin = block.origin
     ordinal = block.ordinal_of(row)
+    file, position = block.origin.place_of(ordinal) if block.origin else (None, None)
     return RowFailure.of(
         error,
         stage=stage,
         ordinal=ordinal,
         row=values,
         attempt=attempt,
-        file=origin.file if origin else None,
-        position=origin.row_of(ordinal) if origin else None,
+        file=file,
+        position=position,
         model_id=model_id,
         siblings=not block.is_alone(row),
     )
@@ -53,13 +53,14 @@ def fail_row(
 
 def placed(failure: RowFailure, block: Block, row: int) -> RowFailure:
     """Return a failure with what only the block knows: the row as it entered the stage, and where it comes from."""
-    origin, ordinal = block.origin, block.ordinal_of(row)
+    ordinal = block.ordinal_of(row)
+    file, position = block.origin.place_of(ordinal) if block.origin else (None, None)
     return replace(
         failure,
         ordinal=ordinal,
         row=row_as_json(to_rows(block.batch.slice(row, 1))[0]),
-        file=origin.file if origin else None,
-        position=origin.row_of(ordinal) if origin else None,
+        file=file,
+        position=position,
         siblings=not block.is_alone(row),
     )
 
@@ -78,7 +79,8 @@ def where(block: Block, row: int) -> str:
     ordinal = block.ordinal_of(row)
     if block.origin is None:
         return f"row {ordinal} of the input"
-    return f"row {block.origin.row_of(ordinal)} of {block.origin.file}"
+    file, position = block.origin.place_of(ordinal)
+    return f"row {position} of {file}"
 
 
 def stage_error(stage: str, error: BaseException, what: str) -> StageError:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from headrace.records.block import Origin
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,6 +32,7 @@ def joined(blocks: Sequence[Block]) -> Block:
     )
     return replace(
         blocks[0],
+        origin=Origin.joined([block.origin for block in blocks]),
         batch=pa.concat_batches([block.batch for block in blocks]),
         end=blocks[-1].end,
         ordinals=None if dense else np.concatenate([block.ordinal_array() for block in blocks]),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.engine.join import joined
 from headrace.engine.memory import give_back
+from headrace.engine.pace import HAND_ON_SECS
 from headrace.engine.stage_run import StageRun
 from headrace.engine.user_batches import no_rows
 from headrace.errors import HeadraceError, SourceError
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 
 LOOK_SECS = 0.02
+SMALL_BYTES = 2**16
+JOINED_BYTES = 2**20
 GIANT_SECS = 2.0
 """How long a reader waits, at most, until a giant row has left the memory, before it reads what may be another."""
 
@@ -132,7 +137,7 @@ class ReadStage(StageRun):
         split, unit = self._splits[index], Unit(self._base + index)
         self._on_split(index)
         try:
-            for block in up_to_end(self._node.source.read(split, columns=self._node.columns)):
+            for block in up_to_end(coalesced(self._node.source.read(split, columns=self._node.columns))):
                 block = replace(block, unit=unit)
                 if self._retrying is not None:
                     block = self._retrying.select(block)
@@ -169,6 +174,31 @@ class ReadStage(StageRun):
             bytes_read=counts["bytes"],
             passed_over=getattr(self._node.source, "passed_over", 0),
         )
+
+
+def coalesced(blocks: Iterable[Block], *, clock: Callable[[], float] = time.monotonic) -> Iterator[Block]:
+    """Join small blocks that follow one another, as tiny files give them: each costs as much as thousands of rows.
+
+    None waits longer than a moment for others, where files come slowly.
+    """
+    waiting: list[Block] = []
+    nbytes, since = 0, 0.0
+    for block in blocks:
+        if waiting and not (block.nbytes <= SMALL_BYTES and block.batch.schema.equals(waiting[0].batch.schema)):
+            yield joined(waiting)
+            waiting, nbytes = [], 0
+        if block.nbytes > SMALL_BYTES:
+            yield block
+        else:
+            since = since if waiting else clock()
+            waiting.append(block)
+            nbytes += block.nbytes
+            if nbytes > JOINED_BYTES or clock() - since > HAND_ON_SECS:
+                yield joined(waiting)
+                waiting, nbytes = [], 0
+        del block
+    if waiting:
+        yield joined(waiting)
 
 
 def up_to_end(blocks: Iterable[Block]) -> Iterator[Block]:

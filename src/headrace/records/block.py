@@ -7,7 +7,9 @@ failed. A stage turns one block into blocks that cover the same range without a 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,10 +46,38 @@ class Origin:
     file: str
     base: int = 0
     """Ordinal of the file's first row within its split (splits may pack several files, or start inside one)."""
+    more: tuple[tuple[int, str], ...] = ()
+    """Files that begin further on, with the ordinals of their first rows: a block may hold many tiny files."""
 
-    def row_of(self, ordinal: int) -> int:
-        """Return the row's number within the file, from 0 (within the split where the file is cut)."""
-        return ordinal - self.base
+    @classmethod
+    def joined(cls, origins: Sequence[Origin | None]) -> Origin | None:
+        """Return the origin of blocks that follow one another; None where one of them has none.
+
+        >>> Origin.joined([Origin("a"), Origin("a"), Origin("b", 7)]).place_of(8)
+        ('b', 1)
+        """
+        files: dict[int, str] = {}
+        for origin in dict.fromkeys(origins):
+            if origin is None:
+                return None
+            files |= {origin.base: origin.file, **dict(origin.more)}
+        (base, file), *more = sorted(files.items())
+        return cls(file, base, tuple(more))
+
+    def place_of(self, ordinal: int) -> tuple[str, int]:
+        """Return the row's file and its number in it, from 0 (within the split where the file is cut)."""
+        index = bisect_right(self.more, ordinal, key=itemgetter(0))
+        base, file = self.more[index - 1] if index else (self.base, self.file)
+        return file, ordinal - base
+
+    def clip(self, first: int, last: int) -> Origin:
+        """Return the files that have rows in `[first, last]`, and perhaps some that are empty."""
+        if not self.more:
+            return self
+        files = [(self.base, self.file), *self.more]
+        low = max(0, bisect_right(files, first, key=itemgetter(0)) - 1)
+        (base, file), *more = files[low : max(low + 1, bisect_right(files, last, key=itemgetter(0)))]
+        return Origin(file, base, tuple(more))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

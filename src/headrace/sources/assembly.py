@@ -148,12 +148,13 @@ def finish(
 
 def row_failure(why: Misfit, ordinal: int, *, origin: Origin, stage: str) -> RowFailure:
     """Make the dead letter of a row that cannot be read."""
+    file, position = origin.place_of(ordinal)
     return RowFailure(
         stage=stage,
         ordinal=ordinal,
         row=row_as_json(why.row),
         error_type="SourceError",
         message=why.message,
-        file=origin.file,
-        position=origin.row_of(ordinal),
+        file=file,
+        position=position,
     )

@@ -194,11 +194,21 @@ def encode(block: Block) -> list[bytes | memoryview]:
             "errors": block.errors,
             "dense": block.ordinals is None,
             "failures": [asdict(failure) for failure in block.failures],
-            "origin": None if block.origin is None else [block.origin.file, block.origin.base],
+            "origin": _origin(block),
         }
     ).encode()
     length = FRAME.size + len(head) + len(ordinals) + len(columns)
     return [FRAME.pack(len(head), length), head, ordinals, columns]
+
+
+def _origin(block: Block) -> list[Any] | None:
+    if block.origin is None:
+        return None
+    first = block.start[0]
+    ordinals = [first, first + block.num_rows] if block.ordinals is None else block.ordinals[-1:].tolist()
+    failed = [failure.ordinal for failure in block.failures]
+    origin = block.origin.clip(first, max([first, *ordinals, *failed]))
+    return [origin.file, origin.base, *origin.more]
 
 
 def _stream_of(batch: pa.RecordBatch) -> pa.Buffer:
@@ -229,7 +239,9 @@ def decode(frame: bytes | memoryview) -> Block:
         end=tuple(head["end"]),
         ordinals=ordinals,
         failures=tuple(RowFailure(**failure) for failure in head["failures"]),
-        origin=None if origin is None else Origin(origin[0], origin[1]),
+        origin=None
+        if origin is None
+        else Origin(origin[0], origin[1], tuple((base, file) for base, file in origin[2:])),
         errors=head["errors"],
     )
 
