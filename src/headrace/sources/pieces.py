@@ -94,16 +94,16 @@ def _giant(
     """Read a record to its end, in place; return it, its length, and what was read behind it."""
     seeker = LineEnd() if delimiter is None else CsvRecordEnd(head, delimiter=delimiter)
     record = bytearray(head)
-    passed, too_long = len(head), False
+    passed, end = len(head), 0
     while True:
+        too_long = passed > MAX_RECORD_BYTES and not end
+        if too_long:
+            del record[SHOWN_BYTES:]
         more = stream.read(piece_bytes)
         end = seeker.find(more)
         passed += end or len(more)
         if not too_long:
             record += more[:end] if end else more
-            if len(record) > MAX_RECORD_BYTES and not end:
-                too_long = True
-                del record[SHOWN_BYTES:]
         if end or not more:
             return [Piece(memoryview(record), offset, last=not more, too_long=too_long)], passed, more[end:]
 
