@@ -51,7 +51,7 @@ def tiny(number: int, rows: int = 1, first: int = 0):
 
 
 def test_tiny_blocks_become_one_that_still_knows_the_file_of_each_row() -> None:
-    (block,) = coalesced(tiny(i, rows=2, first=2 * i) for i in range(1000))
+    (block,) = coalesced((tiny(i, rows=2, first=2 * i) for i in range(1000)), clock=lambda: 0.0)
     assert (block.num_rows, block.start, block.end, block.ordinals) == (2000, (0,), (2000,), None)
     assert block.origin.place_of(777) == ("388.csv", 1)
 
@@ -59,7 +59,7 @@ def test_tiny_blocks_become_one_that_still_knows_the_file_of_each_row() -> None:
 def test_blocks_of_some_size_and_other_columns_stay_alone() -> None:
     large = dense_block(pa.record_batch({"x": list(range(20_000))}), split=0, first=2)
     other = dense_block(pa.record_batch({"y": [1]}), split=0, first=20_002)
-    found = list(coalesced([tiny(0), tiny(1, first=1), large, other]))
+    found = list(coalesced([tiny(0), tiny(1, first=1), large, other], clock=lambda: 0.0))
     assert [(b.num_rows, b.start) for b in found] == [(2, (0,)), (20_000, (2,)), (1, (20_002,))]
 
 
