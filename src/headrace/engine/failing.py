@@ -65,6 +65,12 @@ def placed(failure: RowFailure, block: Block, row: int) -> RowFailure:
     )
 
 
+def refused(block: Block, row: int, why: str, *, stage: str) -> RowFailure:
+    """Return the dead letter of a row that a sink cannot take."""
+    failure = RowFailure(stage=stage, ordinal=block.ordinal_of(row), row="", error_type="SinkError", message=why)
+    return placed(failure, block, row)
+
+
 def failures_by(lanes: Mapping[str, Lane], block: Block) -> tuple[RowFailure, ...]:
     """Return the block's failures of the steps named, without those that have come by another way as well."""
     lane = block.unit.lane

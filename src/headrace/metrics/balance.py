@@ -57,7 +57,8 @@ def balance_of(statistics: RunStatistics) -> Balance:
     read = sum(source.rows + source.failed for source in statistics.sources)
     made = sum(s.rows_out + s.filtered + s.failed - s.rows_in for s in steps if s.fans_out)
     written = sum(sink.rows - sink.rows_before for sink in statistics.sinks)
-    failed = sum(source.failed for source in statistics.sources) + sum(step.failed for step in steps)
+    failed = sum(step.failed for step in steps)
+    failed += sum(source.failed for source in statistics.sources) + sum(sink.failed for sink in statistics.sinks)
     filtered = sum(step.filtered for step in steps)
     branches = len(statistics.sinks)
     left_over = read + made - written - failed - filtered if branches == 1 else 0

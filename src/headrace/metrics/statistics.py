@@ -153,6 +153,8 @@ class SinkStatistics:
     with_error: int = 0
     parts: int = 0
     nbytes: int = 0
+    failed: int = 0
+    """Rows that the sink could not take in this run; they are in the dead letters."""
     dead_letters: int = 0
     dead_letters_before: int = 0
     dead_letters_folder: str | None = None

@@ -20,6 +20,7 @@ from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
 from headrace.engine.commit.failures import FailureLimit, Failures
+from headrace.engine.commit.fitting import Fitting, wider
 from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance, FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS, Home
@@ -32,8 +33,7 @@ from headrace.engine.commit.publisher import Publisher
 from headrace.engine.commit.sizing import Sizing
 from headrace.errors import BalanceError, HeadraceError, ResumeError, SinkError
 from headrace.metrics.statistics import SinkStatistics
-from headrace.records.types import TypeQuarrelError, unify_schemas
-from headrace.sinks.columns import mixed, widened
+from headrace.records.types import TypeQuarrelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,6 +70,7 @@ class Committer:
         dead_letters_format: LettersFormat = "json",
         failures: Failures | None = None,
         choose: Choose | None = None,
+        fails_as: str | None = None,
         target_part_bytes: int | None = None,
         rows_per_part: int | None = None,
         memory_budget_bytes: int = COMMITTER_BYTES,
@@ -90,6 +91,7 @@ class Committer:
         self._dead_letters, self._letters_format = dead_letters, dead_letters_format
         self._failures = failures or Failures(FailureLimit())
         self._choose = choose
+        self._fitting = Fitting(sink, self._failures, stage=fails_as)
         self.retrying: Retrying | None = None
         """The failed rows that are run again; None when this is no retry."""
 
@@ -162,6 +164,7 @@ class Committer:
                 self._begin_counting()
                 for piece in opened.recovered:
                     self._arrange(piece)
+                self._fitting.failed = 0  # those among recovered rows are no rows of this run
         except BaseException:
             self.abort()
             raise
@@ -196,8 +199,8 @@ class Committer:
                 return
             try:
                 piece = Piece.of(block, now=self._clock())
-                self._arrange(piece)
                 self._failures.add(block.failures, rows=block.num_rows, nulled=block.errors)
+                self._arrange(piece)
                 self._failures.check()
                 self._holdings.make_room()
                 if self._may_save_at_once(piece):
@@ -305,6 +308,7 @@ class Committer:
             with_error=max(totals.with_error, before.with_error),
             parts=totals.parts,
             nbytes=totals.nbytes,
+            failed=self._fitting.failed,
             dead_letters=max(totals.dead_letters, before.dead_letters),
             dead_letters_before=before.dead_letters,
             dead_letters_folder=self._dead_letters,
@@ -329,7 +333,7 @@ class Committer:
         return piece.cost <= SMALL_BYTES and not ending and self._allowance.take(now=piece.arrived)
 
     def _append(self, piece: Piece) -> None:
-        rest: Piece | None = piece
+        rest: Piece | None = self._fitted(piece)
         while rest is not None:
             part = self._part_for(rest)
             if part.rows and rest.is_giant:  # it begins a part of its own, which a sink may write as suits giants
@@ -351,6 +355,13 @@ class Committer:
             elif self._encoder.wants(part):
                 self._start(part)
 
+    def _fitted(self, piece: Piece) -> Piece:
+        if not piece.rows:
+            return piece
+        block = self._holdings.block_of(piece)
+        fitted = self._fitting.fit(block, self._schema)
+        return piece if fitted is block else self._holdings.replace(piece, fitted)
+
     def _part_for(self, piece: Piece) -> Part:
         if piece.rows:
             self._widen(piece)
@@ -367,31 +378,20 @@ class Committer:
         known = self._schema
         if known is not None and piece.schema.equals(known):
             return
-        wide = unify_schemas([piece.schema]) if known is None else self._united(known, piece)
+        try:
+            wide = wider(known, piece.schema, self._sink)
+        except TypeQuarrelError as error:
+            origin = piece.block.origin if piece.block is not None else None
+            of = f" from {origin.file}" if origin is not None else ""
+            raise SinkError(
+                f"{self._sink.name}: column {error.column!r} is {error.left} in earlier rows and {error.right} in rows"
+                f"{of}; make the step that writes it answer one type, or pass dtypes= where it is read"
+            ) from error
         if known is None or not wide.equals(known):
             self._sink.check(wide)
             self._schema = wide
             if self._part is not None and self._part.rows:
                 self._close_part()
-
-    def _united(self, known: pa.Schema, piece: Piece) -> pa.Schema:
-        try:
-            return widened(known, piece.schema)
-        except TypeQuarrelError as error:
-            wide = mixed(known, piece.schema)
-            try:
-                self._sink.check(wide)
-            except SinkError:
-                if "[]" in error.column:  # arrays of different dimensions: the sink says it best
-                    raise
-            else:
-                return wide
-            origin = piece.block.origin if piece.block is not None else None
-            where = f" from {origin.file}" if origin is not None else ""
-            raise SinkError(
-                f"{self._sink.name}: column {error.column!r} is {error.left} in earlier rows and {error.right} in rows"
-                f"{where}; make the step that writes it answer one type, or pass dtypes= where it is read"
-            ) from error
 
     def _close_part(self) -> None:
         part, self._part = self._part, None

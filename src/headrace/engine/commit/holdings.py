@@ -69,15 +69,30 @@ class Holdings:
         )
         if piece.saved is not None:
             self._segments.share(piece.saved)
-            for half in halves:
-                half.block = None
             self._drop(piece)
+            for half in halves:
+                half.altered = piece.altered
+                if piece.altered:
+                    self._held_bytes += half.cost
+                else:
+                    half.block = None
         else:
             # The halves take the piece's place, so that the oldest stays the first.
             order = [half for p in self._unsaved for half in (halves if p is piece else (p,))]
             self._unsaved = dict.fromkeys(order)
             self._held_bytes += halves[0].cost + halves[1].cost - piece.cost
         return halves
+
+    def replace(self, piece: Piece, block: Block) -> Piece:
+        """Put another block in the place of a piece's; what a segment has of it stays good for a later run."""
+        new = Piece.of(block, now=piece.arrived, saved=piece.saved)
+        self._unsaved = {new if p is piece else p: None for p in self._unsaved}
+        self._drop(piece)
+        self._held_bytes += new.cost
+        if piece.saved is not None:
+            new.altered = True
+            self._saved_rows += new.rows - piece.rows
+        return new
 
     def release_memory(self, piece: Piece) -> None:
         """Let the block go from memory: whoever needed it has it."""

@@ -37,6 +37,8 @@ class Piece:
     arrived: float
     block: Block | None
     saved: Saved | None = None
+    altered: bool = False
+    """The block is not as the segment has it, so that it stays in memory until it is in a part."""
     cost: int = 0
     """Bytes of memory while the block is held, failures and overhead included."""
 
