@@ -11,7 +11,7 @@ COMMANDS = sorted(commands.commands)
 
 
 def test_all_commands_are_there() -> None:
-    assert COMMANDS == ["completion", "explain", "handlers", "infer", "run", "schema", "status"]
+    assert COMMANDS == ["compact", "completion", "explain", "handlers", "infer", "retry", "run", "schema", "status"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

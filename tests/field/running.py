@@ -103,6 +103,6 @@ def rows_in(folder: str = "out") -> list[dict[str, Any]]:
 
 def litter(folder: str = "out") -> set[str]:
     """Return what lies in an output folder beside parts, dead letters, and the record that documented runs keep."""
-    documented = {".headrace/journal.sqlite", ".headrace/lock"}
+    documented = {".headrace/journal.sqlite", ".headrace/lock", ".headrace/job.json"}
     files = {str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file()}
     return {f for f in files - documented if not f.startswith(("part-", "_dead_letters/failures-"))}

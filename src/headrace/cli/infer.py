@@ -147,6 +147,7 @@ class Request:
               help="Stop once more rows than that have failed.")  # fmt: skip
 @click.option("--max-failed-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
               help="The same as a share of all rows, such as 0.01.")  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="Run the failed rows of OUT again, and nothing else.")
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
 @memory
@@ -159,6 +160,7 @@ def infer(
     dead_letters_format: str | None,
     max_failed_rows: int | None,
     max_failed_ratio: float | None,
+    retry_failed: bool,
     num_cpus: int | None,
     memory_limit: str | None,
     explain_only: bool,
@@ -172,7 +174,7 @@ def infer(
     """
     if dead_letters is not None and on_error not in (None, "dead_letter"):
         raise click.UsageError(f"--dead-letters would stay empty with --on-error {on_error}")
-    on_error = on_error or ("dead_letter" if dead_letters is not None else None)
+    on_error = on_error or ("dead_letter" if dead_letters is not None or retry_failed else None)
     with speaking_in_flags():
         with checking():
             request = Request(**asked)
@@ -189,6 +191,7 @@ def infer(
             dead_letters_format=dead_letters_format,
             max_failed_rows=max_failed_rows,
             max_failed_ratio=max_failed_ratio,
+            retry_failed=retry_failed or None,
             num_cpus=num_cpus,
             memory_limit=memory_limit,
         )

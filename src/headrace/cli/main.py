@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from headrace.cli.compact import compact
 from headrace.cli.completion import completion
 from headrace.cli.explain import explain
 from headrace.cli.handlers import handlers
 from headrace.cli.infer import infer
 from headrace.cli.outcome import BAD_USAGE, GOOD, RUN_FAILED, Settings, code_of, message_of
+from headrace.cli.retry import retry
 from headrace.cli.run import run
 from headrace.cli.schema import schema
 from headrace.cli.status import status
@@ -39,6 +41,7 @@ Examples:
   headrace infer sklearn:model.pkl 'data/*.csv' --inputs age,spend -o out/
   headrace run pipeline.yaml --set sink.path=elsewhere/
   headrace status out/
+  headrace retry out/
 """
 
 
@@ -48,7 +51,7 @@ def commands() -> None:
     """Run machine-learning models over data in bulk."""
 
 
-for _command in (infer, run, explain, status, schema, handlers, completion):
+for _command in (infer, run, explain, status, retry, compact, schema, handlers, completion):
     commands.add_command(_command)
 
 
@@ -67,8 +70,8 @@ def program() -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    settings = Settings()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    settings = Settings(arguments=tuple(given))
     try:
         code = commands.main(given, prog_name="headrace", obj=settings, standalone_mode=False)
     except click.ClickException as error:

@@ -34,9 +34,11 @@ FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
 @dataclass(slots=True)
 class Settings:
-    """What a command tells about itself before it fails."""
+    """What is known of a command beside its own options."""
 
     debug: bool = False
+    arguments: tuple[str, ...] = ()
+    """As they were given."""
 
 
 def debuggable(command: FunctionT) -> FunctionT:

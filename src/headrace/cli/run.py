@@ -25,6 +25,7 @@ Examples:
               help="Stop once more rows than that have failed.")  # fmt: skip
 @click.option("--max-failed-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
               help="The same as a share of all rows, such as 0.01.")  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="Run the failed rows of the outputs again, and nothing else.")
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @memory
 @reporting
@@ -34,6 +35,7 @@ def run(
     settings: tuple[str, ...],
     max_failed_rows: int | None,
     max_failed_ratio: float | None,
+    retry_failed: bool,
     overwrite: bool,
     memory_limit: str | None,
     quiet: bool,
@@ -53,11 +55,12 @@ def run(
         jobs,
         quiet=quiet,
         as_json=as_json,
-        on_error=spec.on_error,
+        on_error=spec.on_error or ("dead_letter" if retry_failed else None),
         dead_letters=spec.dead_letters.path if spec.dead_letters else None,
         dead_letters_format=spec.dead_letters.format if spec.dead_letters else None,
         max_failed_rows=spec.run.max_failed_rows if max_failed_rows is None else max_failed_rows,
         max_failed_ratio=spec.run.max_failed_ratio if max_failed_ratio is None else max_failed_ratio,
+        retry_failed=retry_failed or None,
         num_cpus=spec.run.num_cpus,
         memory_limit=memory_limit or spec.run.memory_limit,
         stall_warning_secs=spec.run.stall_warning_secs,

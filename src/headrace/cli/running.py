@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.outcome import FAILED_ROWS, GOOD
+from headrace.cli.outcome import FAILED_ROWS, GOOD, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,11 +53,15 @@ def prints_aside(as_json: bool) -> Iterator[None]:
 
 def run_jobs(jobs: Sequence[Job], *, quiet: bool, as_json: bool, **options: Any) -> int:
     """Run jobs to their end and report; return the exit code."""
+    from headrace.cli.remembered import remember
     from headrace.dataset.job import run
 
     given = {name: value for name, value in options.items() if value is not None}
     with prints_aside(as_json):
         report = run(*jobs, progress="none" if quiet else "auto", **given).report()
+    settings = click.get_current_context().find_object(Settings)
+    if settings is not None and settings.arguments:
+        remember(settings.arguments, jobs)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     elif not quiet:

@@ -9,6 +9,7 @@ from headrace.plan.explain import explain_json, explain_text
 from headrace.plan.graph import Plan
 
 if TYPE_CHECKING:
+    from headrace.engine.commit.compaction import Compacted
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.plan.nodes import Write
     from headrace.plan.steps import OnError
@@ -89,6 +90,24 @@ class Job:
             num_cpus=num_cpus,
             progress=progress,
         )
+
+    def compact(self, *, target_part_bytes: int | None = None, rows_per_part: int | None = None) -> Compacted:
+        """Put the parts of a finished output together anew: larger, and in the order of the input.
+
+        By default parts have about 128 MB. Rows that came by a retry take their place among the others. A compaction
+        that was killed is made up for by the next command that writes there; until then the folder may hold both old
+        and new parts. Do not read the folder while it runs.
+
+        >>> import headrace as hr, pathlib, tempfile
+        >>> job = hr.range(6).write_json(tempfile.mkdtemp() + "/numbers", rows_per_part=2)
+        >>> result = job.run()
+        >>> done = job.compact()
+        >>> done.parts_before, done.parts, done.rows
+        (3, 1, 6)
+        """
+        from headrace.engine.commit.compaction import compact
+
+        return compact(self.node.sink, target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
 
     def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
         """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""

@@ -21,10 +21,11 @@ from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_untold
 from headrace.sinks.json_text import base64_texts, json_texts, plain_array, seconds
 from headrace.sinks.misfits import refuse, text_misfits
+from headrace.sinks.rows import LineRows
 from headrace.sinks.text_part import TextPart, encoded_bytes, packed, suffix_of, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from io import BufferedReader
 
 
@@ -77,6 +78,11 @@ class CsvSink:
 
         return encoded_bytes(encode, self.compression)
 
+    def open_rows(self, path: str) -> LineRows:
+        file = unpacked(path, self.compression)
+        header_cells(file)
+        return LineRows(file, records(file))
+
     def publish(self, receipt: str) -> None:
         folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
 
@@ -90,7 +96,7 @@ class CsvSink:
                 target.write(header(schema))
                 ending = b"," * (len(schema) - known) + b"\n"
                 for record in records(source):
-                    target.write(record + ending)
+                    target.write(record.removesuffix(b"\n") + ending)
 
         folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen, storage_options=self.storage_options)
 
@@ -126,16 +132,14 @@ def header(schema: pa.Schema) -> bytes:
     return ",".join('"' + name.replace('"', '""') + '"' for name in schema.names).encode() + b"\n"
 
 
-def records(file: BufferedReader) -> list[bytes]:
-    """Return the records of a file that this module wrote, without their ends and with line breaks in cells kept."""
-    found: list[bytes] = []
+def records(file: BufferedReader) -> Iterator[bytes]:
+    """Yield the records of a file that this module wrote, line breaks in cells and at their ends included."""
     open_record = b""
     for line in file:
         open_record += line
         if open_record.count(b'"') % 2 == 0:
-            found.append(open_record.removesuffix(b"\n"))
+            yield open_record
             open_record = b""
-    return found
 
 
 def header_cells(file: BufferedReader) -> list[str]:

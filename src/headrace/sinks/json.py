@@ -13,7 +13,8 @@ from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_untold
 from headrace.sinks.json_text import joined, json_texts
 from headrace.sinks.misfits import refuse, text_misfits
-from headrace.sinks.text_part import TextPart, encoded_bytes, suffix_of
+from headrace.sinks.rows import LineRows
+from headrace.sinks.text_part import TextPart, encoded_bytes, suffix_of, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +66,10 @@ class JsonSink:
 
     def encoded_bytes(self, batch: pa.RecordBatch) -> int:
         return encoded_bytes(lambda file: write_rows(batch, file), self.compression)
+
+    def open_rows(self, path: str) -> LineRows:
+        file = unpacked(path, self.compression)
+        return LineRows(file, file)
 
     def publish(self, receipt: str) -> None:
         folder.publish(receipt, folder=self.path, storage_options=self.storage_options)

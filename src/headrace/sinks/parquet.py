@@ -18,6 +18,7 @@ from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_objects, refuse_untold, storable, storable_schema
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.misfits import parquet_misfits
+from headrace.sinks.rows import BatchRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,12 @@ class ParquetSink:
         with self.writer(file, table.schema, dictionary=worth_a_dictionary(table)) as writer:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
         return int(file.getvalue().size)
+
+    def open_rows(self, path: str) -> BatchRows:
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(path)
+        return BatchRows(file, file.iter_batches())
 
     def publish(self, receipt: str) -> None:
         folder.publish(receipt, folder=self.path, storage_options=self.storage_options)
@@ -148,6 +155,11 @@ class ParquetPart:
         self._nbytes += batch.nbytes
         if self._nbytes >= ROW_GROUP_BYTES or self._rows >= ROW_GROUP_ROWS:
             self._flush()
+
+    def copy(self, piece: pa.RecordBatch) -> None:
+        from headrace.records.types import conform
+
+        self.write(conform(piece, self._schema))
 
     def prepare(self) -> str:
         self._flush()

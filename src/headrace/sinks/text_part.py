@@ -50,6 +50,12 @@ class TextPart:
         except OSError as error:
             raise cannot_write(self._where, error) from error
 
+    def copy(self, piece: bytes) -> None:
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise cannot_write(self._where, error) from error
+
     def prepare(self) -> str:
         try:
             self._file.close()

@@ -1,10 +1,11 @@
-"""Run by the crash tests as a process of its own: python -m tests.engine.commit.crashing_job FORMAT OUT [SEED [retry]]."""
+"""Run by the crash tests as a process of its own: python -m tests.engine.commit.crashing_job FORMAT OUT [SEED [retry|compact]]."""
 
 from __future__ import annotations
 
 import random
 import sys
 
+from headrace.engine.commit.compaction import compact
 from headrace.sinks.csv import CsvSink
 from headrace.sinks.json import JsonSink
 from headrace.sinks.parquet import ParquetSink
@@ -18,8 +19,12 @@ RETRIED = JOB.retried(2, 0, 1, -1)
 """What becomes of the failed rows when they are run again."""
 
 
-def main(kind: str, out: str, seed: str = "0", retry: str = "") -> None:
+def main(kind: str, out: str, seed: str = "0", command: str = "") -> None:
+    if command == "compact":
+        compact(SINKS[kind](out), rows_per_part=30)
+        return
     now = 0.0
+    retry = command == "retry"
     job, rows_per_part = (RETRIED, 4) if retry else (JOB, 25)
     committer = committer_for(
         out,

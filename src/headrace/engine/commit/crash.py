@@ -32,6 +32,7 @@ CRASH_POINTS = (
 )
 
 RETRY_POINTS = ("retry.begun", "retry.prepared", "retry.finished", "letters.republished")
+COMPACTION_POINTS = ("compact.prepared", "compact.committed", "settle.published", "settle.removed")
 
 _passed: Counter[str] = Counter()
 
@@ -41,7 +42,7 @@ def crash_point(name: str) -> None:
     target = os.environ.get(VARIABLE)
     if target is None:
         return
-    assert name in CRASH_POINTS + RETRY_POINTS, name
+    assert name in CRASH_POINTS + RETRY_POINTS + COMPACTION_POINTS, name
     wanted, _, nth = target.partition(":")
     if wanted == name:
         _passed[name] += 1

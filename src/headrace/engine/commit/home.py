@@ -130,6 +130,13 @@ class Home:
         part = PartReceipt.parse(receipt)
         return receipt if part is None else os.path.join(self.output or "", part.name)
 
+    def file_of(self, receipt: str) -> str:
+        """Return the file of a published part of a local output."""
+        part = PartReceipt.parse(receipt)
+        assert part is not None, receipt
+        assert self.root is not None
+        return os.path.join(self.root, part.name)
+
     def size_of(self, receipt: str) -> int | None:
         """Return the bytes of a published part: -1 if it is missing, None where that cannot be told."""
         part = PartReceipt.parse(receipt)

@@ -48,6 +48,7 @@ create table if not exists retrying (
 create table if not exists answered (
     part integer, row integer, rows integer, split integer, ordinal integer, place integer,
     primary key (part, row)) without rowid;
+create table if not exists replaced (receipt text primary key) without rowid;
 """
 
 
@@ -236,15 +237,7 @@ class Journal:
         total = int(self._meta("with_error") or 0) + with_error
         with self._transaction(durable=True):
             for part in parts:
-                schema = part.schema.serialize().to_pybytes()
-                self._db.execute(
-                    "insert into parts (number, receipt, rows, nbytes, schema) values (?, ?, ?, ?, ?)",
-                    (part.number, part.receipt, part.rows, part.nbytes, schema),
-                )
-                self._db.executemany(
-                    "insert into answered values (?, ?, ?, ?, ?, ?)",
-                    [(part.number, a.row, a.rows, a.split, a.ordinal, a.place) for a in part.answered],
-                )
+                self._add_part(part)
             for letter in letters:
                 self._add_letters(letter)
             if frontier is not None:
@@ -327,6 +320,44 @@ class Journal:
         with self._transaction():
             self._db.execute("delete from letters where dropped")
 
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def answered(self) -> list[tuple[int, Answered]]:
+        """Return where the rows of retries belong, each with the number of its part."""
+        query = "select part, row, rows, split, ordinal, place from answered order by part, row"
+        with self._lock, self._errors():
+            found = self._db.execute(query).fetchall()
+        return [
+            (part, Answered(row=row, rows=rows, split=split, ordinal=ordinal, place=place))
+            for part, row, rows, split, ordinal, place in found
+        ]
+
+    def replace_parts(self, parts: Sequence[PartRecord], *, places: Sequence[int]) -> None:
+        """Let other parts, with the same rows in the order of the input, be the output.
+
+        `places` are those of the failed rows, as `failed()` gives them.
+        """
+        with self._transaction(durable=True):
+            self._db.execute("insert or ignore into replaced select receipt from parts")
+            self._db.execute("delete from parts")
+            self._db.execute("delete from answered")
+            for part in parts:
+                self._add_part(part)
+            ids = [id_ for (id_,) in self._db.execute("select id from failed order by id").fetchall()]
+            self._db.executemany(
+                "update failed set place = ? where id = ?", [(p, i) for p, i in zip(places, ids, strict=True)]
+            )
+
+    def replaced(self) -> list[str]:
+        """Return the receipts of parts whose files have to go, but for those whose names other parts took over."""
+        with self._lock, self._errors():
+            return [receipt for (receipt,) in self._db.execute("select receipt from replaced").fetchall()]
+
+    def forget_replaced(self) -> None:
+        """Note that the files of replaced parts are gone."""
+        with self._transaction():
+            self._db.execute("delete from replaced")
+
     # ------------------------------------------------------------------------------------------------------------------
 
     def mark_published(self) -> None:
@@ -376,6 +407,17 @@ class Journal:
                 with suppress(sqlite3.OperationalError):  # somebody is reading it just now
                     self._db.execute("pragma journal_mode=delete")
             self._db.close()
+
+    def _add_part(self, part: PartRecord) -> None:
+        schema = part.schema.serialize().to_pybytes()
+        self._db.execute(
+            "insert into parts (number, receipt, rows, nbytes, schema) values (?, ?, ?, ?, ?)",
+            (part.number, part.receipt, part.rows, part.nbytes, schema),
+        )
+        self._db.executemany(
+            "insert into answered values (?, ?, ?, ?, ?, ?)",
+            [(part.number, a.row, a.rows, a.split, a.ordinal, a.place) for a in part.answered],
+        )
 
     def _add_letters(self, letters: LettersRecord) -> None:
         if letters.receipt:

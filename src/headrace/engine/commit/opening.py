@@ -17,7 +17,7 @@ from headrace.engine.commit.publisher import settle_letters
 from headrace.engine.commit.retrying import RetriedRow, Retrying
 from headrace.engine.commit.segments import Segments, heads, rows_beyond
 from headrace.errors import OutputExistsError, ResumeError
-from headrace.sinks.folder import local_path, sync
+from headrace.sinks.folder import local_path, remove_quietly, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +77,9 @@ def open_output(
         letters = None
         if where:
             letters = DeadLetters(where, home.staging, format=letters_format, storage_options=home.storage_options)
-        _publish_again(sink, journal, letters)
+        settle(sink, home, journal, letters)
         crash_point("open.published")
-        _check_parts(home, journal)
+        check_parts(home, journal)
         home.clear_staging()
         if journal.finished:
             _remove_segments(home)
@@ -200,16 +200,33 @@ def _refuse_others_letters(folder: str) -> None:
         )
 
 
-def _publish_again(sink: Sink, journal: Journal, letters: DeadLetters | None) -> None:
-    for part in journal.parts():
+def settle(sink: Sink, home: Home, journal: Journal, letters: DeadLetters | None) -> None:
+    """Make visible what is committed, and remove what it has replaced; idempotent, since a crash may come at any time.
+
+    Raises:
+        SinkError: the disk or the sink refuses.
+    """
+    parts = journal.parts()
+    for part in parts:
         if not part.published:
             sink.publish(part.receipt)
+            crash_point("settle.published")
     if letters is not None:
         settle_letters(journal, letters)
+    if replaced := journal.replaced():
+        for file in set(map(home.file_of, replaced)) - {home.file_of(part.receipt) for part in parts}:
+            remove_quietly(file)
+        crash_point("settle.removed")
+        journal.forget_replaced()
     journal.mark_published()
 
 
-def _check_parts(home: Home, journal: Journal) -> None:
+def check_parts(home: Home, journal: Journal) -> None:
+    """Return if the finished parts are as they were written.
+
+    Raises:
+        ResumeError: names one that is not.
+    """
     for part in journal.parts():
         size = home.size_of(part.receipt)
         if size is None or size == part.nbytes or (part.rewriting and size >= 0):
