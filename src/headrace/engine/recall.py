@@ -74,12 +74,50 @@ class _Waiting:
     """For each row, which of `parts` has its answer; or UNKNOWN, FAILED."""
     row: NDArray[np.int64]
     """For each row, which row of its part that is."""
-    parts: list[pa.RecordBatch] = field(default_factory=list)
+    parts: dict[int, pa.RecordBatch] = field(default_factory=dict)
+    """Answers of which some have not gone on yet."""
+    unsent: dict[int, int] = field(default_factory=dict)
+    """How many of a part's answers those are."""
+    numbered: int = 0
+    """Parts so far."""
     failures: dict[int, RowFailure] = field(default_factory=dict)
     asked: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """The rows that the model is asked about."""
     sent: int = 0
     """Rows at the front that have gone on."""
+
+    def answer(self, rows: NDArray[np.int64], answers: pa.RecordBatch) -> None:
+        """Note the answers to rows."""
+        self.part[rows], self.row[rows] = self.numbered, np.arange(len(rows))
+        self.parts[self.numbered], self.unsent[self.numbered] = answers, len(rows)
+        self.numbered += 1
+
+    def known_to(self) -> int:
+        """Return the row up to which all are known; looks no further than it has to."""
+        at, step = self.sent, 256
+        while at < len(self.part):
+            unknown = np.flatnonzero(self.part[at : at + step] == UNKNOWN)
+            if len(unknown):
+                return at + int(unknown[0])
+            at, step = at + step, 2 * step
+        return len(self.part)
+
+    def columns(self, rows: NDArray[np.int64], count: int) -> list[pa.Array]:
+        """Return the answers to rows, null where one failed, in `count` columns; each is asked for once."""
+        part, row = self.part[rows], self.row[rows]
+        good = part >= 0
+        if not good.any():
+            return [pa.nulls(len(rows))] * count
+        used, uses = (found.tolist() for found in np.unique(part[good], return_counts=True))
+        begins = np.cumsum([0, *(self.parts[p].num_rows for p in used)])
+        places = np.where(good, begins[np.searchsorted(used, part)] + row, 0)
+        indices = array_of_numbers(places) if good.all() else pa.array(places, mask=~good)
+        columns = [joined_column([self.parts[p].column(i) for p in used]).take(indices) for i in range(count)]
+        for p, number in zip(used, uses, strict=True):
+            self.unsent[p] -= number
+            if not self.unsent[p]:
+                del self.parts[p], self.unsent[p]
+        return columns
 
 
 class Recall:
@@ -251,8 +289,8 @@ class Recall:
             whole = each is waiting and len(pairs) == len(rows)
             marks.append((each, to, answers if whole else answers.take(array_of_numbers(taken))))
         if self._own is not None:
-            for each, to, its in marks:
-                self._own.store.put([each.own_keys[row] for row in to.tolist()], _nameless(its))
+            keys = [each.own_keys[row] for each, to, _ in marks for row in to.tolist()]
+            self._own.store.put(keys, _nameless(pa.concat_batches([its for _, _, its in marks])))
         return self._mark(marks, failed)
 
     def _mark(
@@ -263,9 +301,7 @@ class Recall:
         """Note what became of rows, and return the pieces that may go on for it."""
         with self._lock:
             for waiting, rows, answers in answered:
-                waiting.part[rows] = len(waiting.parts)
-                waiting.row[rows] = np.arange(len(rows))
-                waiting.parts.append(answers)
+                waiting.answer(rows, answers)
             for (waiting, row), failure in failed.items():
                 waiting.part[row] = FAILED
                 waiting.failures[row] = placed(failure, waiting.block, row)
@@ -274,47 +310,36 @@ class Recall:
 
     def _advance(self, waiting: _Waiting) -> Iterable[Block]:
         """Cut off the rows at a block's front that are known."""
-        block, first = waiting.block, waiting.sent
-        unknown = np.flatnonzero(waiting.part[first:] == UNKNOWN)
-        last = first + int(unknown[0]) if len(unknown) else block.num_rows
+        block, first, last = waiting.block, waiting.sent, waiting.known_to()
         if first == last:
             return ()
         waiting.sent = last
         if last == block.num_rows:
             del self._waiting[waiting.number]
             self.held_bytes -= block.nbytes
-        good = waiting.part[first:last] >= 0
-        nulled = int(last - first - good.sum())
-        failures = [] if self._nulls else [f for row, f in sorted(waiting.failures.items()) if first <= row < last]
-        rows = np.arange(first, last) if self._nulls else np.flatnonzero(good) + first
-        self.counts.rows_out += len(rows)
-        self.counts.failed += len(failures)
+        failed = np.flatnonzero(waiting.part[first:last] == FAILED) + first
+        failures, nulled = [waiting.failures[row] for row in failed.tolist()], 0
         batch, ordinals = block.batch.slice(first, last - first), block.ordinals
-        if len(rows) < last - first:
-            batch, ordinals = batch.take(array_of_numbers(rows - first)), block.ordinal_array()[rows]
-        elif ordinals is not None:
-            ordinals = ordinals[rows]
+        rows = np.arange(first, last)
+        if self._nulls:
+            failures, nulled = [], len(failures)
+        elif failures:
+            rows = np.setdiff1d(rows, failed, assume_unique=True)
+            batch, ordinals = batch.take(array_of_numbers(rows - first)), block.ordinal_array()
         for name, column in zip(self._names, self._columns(waiting, rows), strict=True):
             batch = with_column(batch, name, column)
-        if not self._nulls:
-            return (waiting.pieces.piece(batch, ordinals, failures, before=last),)
+        self.counts.rows_out += len(rows)
+        self.counts.failed += len(failures)
         self.counts.with_error += nulled
-        return (waiting.pieces.piece(batch, ordinals, (), before=last, errors=nulled),)
+        ordinals = None if ordinals is None else ordinals[rows]
+        return (waiting.pieces.piece(batch, ordinals, failures, before=last, errors=nulled),)
 
     def _columns(self, waiting: _Waiting, rows: NDArray[np.int64]) -> list[pa.Array]:
-        """Return the answers to rows, null where a row failed; such rows too say which model they were put to."""
-        part, row = waiting.part[rows], waiting.row[rows]
-        used = np.unique(part[part >= 0]).tolist()
-        begins = np.cumsum([0, *(waiting.parts[p].num_rows for p in used)])
-        good = part >= 0
-        places = np.where(good, begins[np.searchsorted(used, part)] + row, 0)
-        indices = array_of_numbers(places) if good.all() else pa.array(places, mask=~good)
-        columns = [
-            joined_column([waiting.parts[p].column(i) for p in used]).take(indices) if used else pa.nulls(len(rows))
-            for i in range(len(self._names))
-        ]
-        if self._spec.model_id_column is not None and not good.all():
-            ids = columns[-1].dictionary_decode() if used else columns[-1].cast(pa.string())
+        """Return the answers to rows; those that failed too say which model they were put to."""
+        columns = waiting.columns(rows, len(self._names))
+        if self._spec.model_id_column is not None and columns[-1].null_count:
+            ids = columns[-1]
+            ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids.cast(pa.string())
             columns[-1] = ids.fill_null(self._spec.handler.model_id).dictionary_encode()
         return columns
 
