@@ -31,12 +31,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.masking import masked
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 class HeadraceError(Exception):
-    """Any failure that Headrace expects; catch it to catch them all."""
+    """Any failure that Headrace expects; catch it to catch them all. Secrets inside URLs are masked.
+
+    >>> print(HeadraceError("cannot read https://ann:pa55@host/a.csv"))
+    cannot read https://***@host/a.csv
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class PlanError(HeadraceError):

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.masking import masked
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -158,6 +160,11 @@ class SinkStatistics:
     dead_letters: int = 0
     dead_letters_before: int = 0
     dead_letters_folder: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("folder", "dead_letters_folder"):
+            if (shown := getattr(self, name)) is not None:
+                object.__setattr__(self, name, masked(shown))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

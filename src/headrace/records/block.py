@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.masking import masked
 from headrace.records.cutter import Cutter
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Origin:
     """Ordinal of the file's first row within its split (splits may pack several files, or start inside one)."""
     more: tuple[tuple[int, str], ...] = ()
     """Files that begin further on, with the ordinals of their first rows: a block may hold many tiny files."""
+
+    def __post_init__(self) -> None:
+        if "://" in self.file:
+            object.__setattr__(self, "file", masked(self.file))
 
     @classmethod
     def joined(cls, origins: Sequence[Origin | None]) -> Origin | None:

@@ -9,6 +9,8 @@ import traceback as tb
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.masking import masked
+
 MAX_TRACEBACK_CHARS = 8_000
 
 MAX_DEPTH = 50
@@ -37,6 +39,11 @@ class RowFailure:
     """Other rows made of the same input row went on, so that the input row cannot be run again for this one alone."""
     elsewhere: bool = False
     """Its letter is in the dead letters of another output of the run; this one lacks the row all the same."""
+
+    def __post_init__(self) -> None:
+        for name in ("message", "traceback", "file"):
+            if (shown := getattr(self, name)) and "://" in shown:
+                object.__setattr__(self, name, masked(shown))
 
     @classmethod
     def of(

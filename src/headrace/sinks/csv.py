@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import SinkError
+from headrace.masking import masked
 from headrace.records.types import is_bytes, is_text
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_untold
@@ -46,7 +47,7 @@ class CsvSink:
 
     @property
     def name(self) -> str:
-        return f"write_csv({self.path})"
+        return f"write_csv({masked(self.path)})"
 
     @property
     def folder(self) -> str:

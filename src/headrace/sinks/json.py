@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.masking import masked
 from headrace.records.giants import GIANT_BYTES
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_untold
@@ -40,7 +41,7 @@ class JsonSink:
 
     @property
     def name(self) -> str:
-        return f"write_json({self.path})"
+        return f"write_json({masked(self.path)})"
 
     @property
     def folder(self) -> str:

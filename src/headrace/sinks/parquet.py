@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import SinkError
+from headrace.masking import masked
 from headrace.records.giants import GIANT_BYTES
 from headrace.records.plain import numbers_of
 from headrace.records.types import types_within
@@ -47,7 +48,7 @@ class ParquetSink:
 
     @property
     def name(self) -> str:
-        return f"write_parquet({self.path})"
+        return f"write_parquet({masked(self.path)})"
 
     @property
     def folder(self) -> str:

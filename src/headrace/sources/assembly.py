@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import PlanError
+from headrace.masking import masked
 from headrace.records.block import Block, Unit
 from headrace.records.columns import empty_columns
 from headrace.records.failure import RowFailure, row_as_json
@@ -55,7 +56,7 @@ class Added:
     def values(self, path: str) -> dict[str, str | None]:
         """Return what the added columns hold in the rows of a file."""
         values = partition_values(path) if self.partitioning == "hive" else {}
-        return values if self.include_path is None else {**values, self.include_path: path}
+        return values if self.include_path is None else {**values, self.include_path: masked(path)}
 
     def salt(self, split: Split) -> str:
         """Return what a split's rows owe to paths, for its fingerprint."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+from headrace.masking import masked
 from headrace.records.block import Block, Unit
 from headrace.records.columns import empty_columns
 from headrace.records.failure import RowFailure, row_as_json
@@ -67,7 +68,7 @@ class BinarySource:
 
     def fingerprint(self, split: Split) -> str:
         """Return the digest of the files' bytes and paths."""
-        paths = repr([extent.path for extent in split.detail.extents])
+        paths = repr([masked(extent.path) for extent in split.detail.extents])
         return fingerprint_of(split, storage_options=self.fileset.storage_options, lines=False, salt=paths)
 
     def read(self, split: Split, *, columns: Sequence[str] | None, start: int = 0) -> Iterator[Block]:
@@ -106,7 +107,7 @@ class _Pending:
         self._failures: list[RowFailure] = []
 
     def add(self, path: str, data: bytes, ordinal: int) -> None:
-        self._paths.append(path)
+        self._paths.append(masked(path))
         self._contents.append(data)
         self._ordinals.append(ordinal)
         self.size += len(data)
@@ -117,7 +118,7 @@ class _Pending:
             RowFailure(
                 stage=stage,
                 ordinal=ordinal,
-                row=row_as_json({"path": path}),
+                row=row_as_json({"path": masked(path)}),
                 error_type=type(error).__name__,
                 message=str(error),
                 file=path,

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import NoInputError, PlanError, SourceError, suggestion
+from headrace.masking import masked
 from headrace.sources.storage import File, filesystem, is_url, unreadable
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class FileSet:
     def label(self) -> str:
         """The paths in short, for messages."""
         more = len(self.paths) - _SHOWN_PATHS
-        return ", ".join(self.paths[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")
+        return masked(", ".join(self.paths[:_SHOWN_PATHS])) + (f" and {more} more" if more > 0 else "")
 
     def files(self) -> list[File]:
         """List the files.

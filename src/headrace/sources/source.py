@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from headrace.masking import masked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -31,6 +33,10 @@ class Split:
     """Whatever the source needs to read it; small and picklable."""
     rows: int | None = None
     """Number of rows, where known without reading."""
+
+    def __post_init__(self) -> None:
+        if "://" in self.label:
+            object.__setattr__(self, "label", masked(self.label))
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.errors import MissingDependencyError, NoInputError, SourceError
+from headrace.masking import masked
 from headrace.sources.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def byte_ranges(
 
 def unreadable(path: str, error: BaseException) -> SourceError:
     """Return the SourceError that names the file and what to do about it."""
+    _mask(error)
     if isinstance(error, SourceError):
         return error
     if isinstance(error, MissingDependencyError):
@@ -203,3 +205,12 @@ def unreadable(path: str, error: BaseException) -> SourceError:
             f"cannot read {path}: {error}; it may be truncated or not {codec_of(path)} at all: fetch or pack it again"
         )
     return SourceError(f"cannot read {path}: {str(error).rstrip('.')}; it may be damaged: check it, or fetch it again")
+
+
+def _mask(error: BaseException | None) -> None:
+    """Mask the texts of an error and of its causes, which Python prints below ours."""
+    while error is not None:
+        error.args = tuple(masked(arg) if isinstance(arg, str) else arg for arg in error.args)
+        if isinstance(error, OSError) and isinstance(error.filename, str):
+            error.filename = masked(error.filename)
+        error = error.__cause__ or error.__context__
