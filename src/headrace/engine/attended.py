@@ -62,8 +62,10 @@ class Attended:
 
     def __call__(self, row: dict[str, Any]) -> Any:
         """Call the function for the next row."""
-        if self._calls is not None:
-            self._begin(self._next, 1)
+        if self._calls is not None:  # as `_begin` does it, since this is done for every row
+            i = self._next
+            self._next = i + 1
+            self._calls.begin(self._step, self._ordinals[i], 0 if self._nths is None else self._nths[i], 1)
         if self._attempts is None:
             return self._function(row)
         return self._attempts.call(lambda: _raised(self._function(dict(row))))

@@ -130,7 +130,9 @@ def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
     if stage.model is not None:
         row.append(_model_cell(stage.model))
     if stage.restarts:
-        memory = f", {stage.out_of_memory:,} for want of memory" if stage.out_of_memory else ""
+        memory = (
+            f", {stage.out_of_memory:,} for want of memory, so that fewer work at a time" if stage.out_of_memory else ""
+        )
         row.append(f"{count(stage.restarts, 'worker')} started again{memory}")
     return row if stage.recall is None else [*row, *_recall_cells(stage.recall)]
 

@@ -25,7 +25,7 @@ def marks():
 def test_what_one_writes_the_other_reads(marks) -> None:
     ours, theirs = marks
     assert ours.read() == (0, None)
-    theirs.write(1, 2**62, 3, 4)
+    MarkedCalls(theirs).begin(1, 2**62, 3, 4)
     assert ours.read() == (1, Call(1, 2**62, 3, 4))
 
 
@@ -33,7 +33,7 @@ def test_a_mark_outlives_its_writer(marks) -> None:
     ours, theirs = marks
     child = os.fork()
     if child == 0:
-        theirs.write(0, 7, 0, 1)
+        MarkedCalls(theirs).begin(0, 7, 0, 1)
         os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
     assert ours.read() == (1, Call(0, 7, 0, 1))

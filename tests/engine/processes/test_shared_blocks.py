@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.processes.shared_blocks import SharedFile, mapped, pack_block, pack_bytes, unpack_block
+from headrace.engine.processes.shared_blocks import Parcel, SharedFile, mapped, pack_block, pack_bytes, unpack_block
 from headrace.records.block import Block, Origin, Unit, dense_block
 from headrace.records.columns import empty_columns
 from headrace.records.failure import RowFailure
@@ -96,3 +96,19 @@ def test_small_bytes_stay_inline_and_large_ones_do_not():
     assert buffer.size == 100_000
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(file.fd)
+
+
+@pytest.mark.parametrize("rows", [3, 100_000])
+def test_a_parcel_can_be_sent_again_and_holds_no_descriptor_when_it_is_closed(rows):
+    block = dense_block(pa.record_batch({"x": np.arange(rows)}), split=0, first=5)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    parcel = Parcel(block)
+    for _ in range(2):
+        payload = parcel.payload()
+        data = mapped(payload) if isinstance(payload, SharedFile) else pa.py_buffer(payload)
+        assert_equal(unpack_block(parcel.head, data), block)
+    again = parcel.block()
+    parcel.close()
+    parcel.close()
+    assert_equal(again, block)
+    assert (len(os.listdir("/proc/self/fd")) if before else 0) == before

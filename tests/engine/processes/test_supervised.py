@@ -12,6 +12,7 @@ from headrace.engine import steps
 from headrace.engine.channel import Cancelled
 from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.replica import ProcessReplica
+from headrace.engine.processes.shared_blocks import Parcel
 from headrace.engine.processes.supervised import SupervisedReplica
 from headrace.engine.processes.terms import Terms
 from headrace.engine.steps import StepChain
@@ -60,9 +61,12 @@ class Mortal:
     def open(self) -> None:
         self.chain.open()
 
-    def process(self, block, sentences):
+    def pack(self, block):
+        return Parcel(block)
+
+    def process(self, work, sentences):
         left = next(self.schedule, None)
-        for piece in self.chain.process(block):
+        for piece in self.chain.process(work.block() if isinstance(work, Parcel) else work):
             if left == 0:
                 error = WorkerCrashedError("died")
                 error.call = Call(0, -1, 0, 10**6)
@@ -163,7 +167,7 @@ def test_killed_before_it_is_open_it_does_not_open() -> None:
 class Deadly(Mortal):
     """Dies in each row, which its parent then refuses."""
 
-    def process(self, block, sentences):
+    def process(self, work, sentences):
         refused = sum(call.rows == 1 for call in sentences)
         error = WorkerCrashedError("died")
         error.call, error.how = Call(0, refused, 0, 1), "died"

@@ -25,28 +25,20 @@ class Mark:
         if os.fstat(fd).st_size < _SIZE:
             os.ftruncate(fd, _SIZE)
         self._map = mmap.mmap(fd, _SIZE)
-        self._cells = memoryview(self._map).cast("q")
-
-    def write(self, step: int, first: int, nth: int, rows: int) -> None:
-        """Say what begins; no rows says that nothing is under way."""
-        cells = self._cells
-        cells[_STEP] = step
-        cells[_FIRST] = first
-        cells[_NTH] = nth
-        cells[_ROWS] = rows
-        cells[_CHANGES] += 1
+        self.cells = memoryview(self._map).cast("q")
+        """Number of changes, step, first row, which of its children, rows; no rows where nothing is under way."""
 
     def read(self) -> tuple[int, Call | None]:
         """Return how often the mark was changed, and the call under way."""
         try:
-            changes, *call = self._cells[: _ROWS + 1].tolist()
+            changes, *call = self.cells[: _ROWS + 1].tolist()
         except ValueError:  # closed meanwhile by another thread
             return 0, None
         return changes, Call(*call) if call[-1] else None
 
     def close(self) -> None:
         """Unmap; safe to call twice."""
-        self._cells.release()
+        self.cells.release()
         self._map.close()
 
 
@@ -54,8 +46,8 @@ class MarkedCalls:
     """The calls of a worker, for its parent to see; those that others have died in are refused."""
 
     def __init__(self, mark: Mark) -> None:
-        self._mark = mark
-        self._last = (0, 0, 0, 0)
+        self._cells = mark.cells
+        self._rows = 0
         self._sentences: Mapping[Call, Sentence] = {}
 
     def refuse(self, sentences: Mapping[Call, Sentence]) -> None:
@@ -70,13 +62,19 @@ class MarkedCalls:
         """
         if self._sentences and (sentence := self._sentences.get(Call(step, first, nth, rows))):
             raise sentence.error()
-        self._last = (step, first, nth, rows)
-        self._mark.write(step, first, nth, rows)
+        cells = self._cells
+        cells[_STEP] = step
+        cells[_FIRST] = first
+        cells[_NTH] = nth
+        cells[_ROWS] = self._rows = rows
+        cells[_CHANGES] += 1
 
     def end(self) -> None:
         """Mark that no call is under way."""
-        self._mark.write(0, 0, 0, 0)
+        self._cells[_ROWS] = 0
+        self._cells[_CHANGES] += 1
 
     def resume(self) -> None:
         """Mark that the last call goes on."""
-        self._mark.write(*self._last)
+        self._cells[_ROWS] = self._rows
+        self._cells[_CHANGES] += 1

@@ -18,7 +18,14 @@ from headrace.engine.processes.mark import Mark
 from headrace.engine.processes.memory_killer import oom_kills
 from headrace.engine.processes.patience import Patience
 from headrace.engine.processes.remote_errors import unpack_error
-from headrace.engine.processes.shared_blocks import SharedFile, anonymous_file, pack_block, pack_bytes, unpack_block
+from headrace.engine.processes.shared_blocks import (
+    Parcel,
+    SharedFile,
+    anonymous_file,
+    pack_block,
+    pack_bytes,
+    unpack_block,
+)
 from headrace.engine.processes.start import Hello, start_worker, thread_environment
 from headrace.engine.processes.travel import pack
 from headrace.engine.processes.wire import Frame, Kind, Wire
@@ -102,7 +109,14 @@ class ProcessReplica:
         self._send(Kind.HELLO, hello, data)
         self._counts, self._statistics = self._receive(Kind.OPENED).value
 
-    def process(self, block: Block, sentences: Mapping[Call, Sentence] = MappingProxyType({})) -> Iterator[Block]:
+    def pack(self, block: Block) -> Parcel:
+        """Pack a block for `process`, so that nobody has to keep it for the case that the worker dies."""
+        with self._telling_os_errors():
+            return Parcel(block)
+
+    def process(
+        self, block: Block | Parcel, sentences: Mapping[Call, Sentence] = MappingProxyType({})
+    ) -> Iterator[Block]:
         """Send a block and yield its pieces while the worker works, which never gets more than two pieces ahead.
 
         `sentences` names calls that the worker must not make.
@@ -112,9 +126,10 @@ class ProcessReplica:
             HeadraceError: what the task raised.
         """
         with self._telling_os_errors():
-            head, payload = pack_block(block)
+            head, payload = (block.head, block.payload()) if isinstance(block, Parcel) else pack_block(block)
         del block  # the worker has it now: the memory here may go
         self._send(Kind.BLOCK, (head, dict(sentences)), payload)
+        del payload
         while (frame := self._receive(Kind.PIECE, Kind.DONE)).kind is Kind.PIECE:
             piece_head, self._counts = frame.value
             assert frame.data is not None

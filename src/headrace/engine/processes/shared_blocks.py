@@ -101,6 +101,30 @@ def pack_block(block: Block) -> tuple[BlockHead, bytes | SharedFile]:
     return head, payload
 
 
+class Parcel:
+    """A packed block that can be sent more than once. Its bytes are in nobody's memory but the receiver's."""
+
+    def __init__(self, block: Block) -> None:
+        self.head, self._payload = pack_block(block)
+
+    def payload(self) -> bytes | SharedFile:
+        """Return the bytes to send; a file is closed by whoever sends it, and another one is left here."""
+        if isinstance(self._payload, bytes):
+            return self._payload
+        return SharedFile(os.dup(self._payload.fd), self._payload.size)
+
+    def block(self) -> Block:
+        """Return the block again."""
+        payload = self.payload()
+        return unpack_block(self.head, pa.py_buffer(payload) if isinstance(payload, bytes) else mapped(payload))
+
+    def close(self) -> None:
+        """Let the bytes go; views of them stay."""
+        if isinstance(self._payload, SharedFile):
+            self._payload.close()
+            self._payload = b""
+
+
 def unpack_block(head: BlockHead, data: pa.Buffer) -> Block:
     """Decode a block whose columns are views of `data`, which stays as long as any of them."""
     with pa.ipc.open_stream(data.slice(0, head.batch_bytes)) as reader:

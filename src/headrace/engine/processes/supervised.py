@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.processes.crew import Crew
     from headrace.engine.processes.replica import ProcessReplica
+    from headrace.engine.processes.shared_blocks import Parcel
     from headrace.engine.processes.terms import Terms
     from headrace.records.block import Block
 
@@ -79,21 +80,32 @@ class SupervisedReplica:
             TooManyFailuresError: the first rows all kill their workers.
             Cancelled: `kill()` was called.
         """
-        undelivered, suspects = Undelivered(block), Suspects()
+        parcel, undelivered = self._replica.pack(block), Undelivered(block.start)
+        del block
+        try:
+            yield from self._through(parcel, undelivered)
+        finally:
+            parcel.close()
+
+    def _through(self, parcel: Parcel, undelivered: Undelivered) -> Iterator[Block]:
+        suspects = Suspects()
+        work: Block | Parcel = parcel
         kept, begun = self._replica.counts(), False
         while True:
             try:
-                for piece in self._replica.process(undelivered.rest, suspects.sentences):
+                for piece in self._replica.process(work, suspects.sentences):
                     fresh = undelivered.take(piece)
+                    del piece
                     counts = self._replica.counts()
                     if undelivered.at_whole_row and settled(self._terms, counts):
                         undelivered.settle()
                         kept, begun = counts, True
                     self._idle_deaths = 0
                     yield fresh
+                    del fresh
             except WorkerCrashedError as error:
-                undelivered.begin_again()
-                self._keep(kept, rows_left=undelivered.rest.num_rows if begun else 0)
+                work = undelivered.rest_of(parcel.block())
+                self._keep(kept, rows_left=work.num_rows if begun else 0)
                 self._outlive(error, suspects)
                 self._started()
                 kept, begun = {}, False

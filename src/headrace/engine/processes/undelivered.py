@@ -13,6 +13,7 @@ from headrace.records.position import is_whole
 if TYPE_CHECKING:
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
+    from headrace.records.position import Position
 
 
 class Undelivered:
@@ -21,11 +22,9 @@ class Undelivered:
     What came since the last `settle()` is worked on again and passed over: the same functions give the same rows.
     """
 
-    def __init__(self, block: Block) -> None:
-        self._block = block
-        self.rest = block
-        """What to send to a worker now."""
-        self._end = self._whole = block.start
+    def __init__(self, start: Position) -> None:
+        """Begin with a block that starts there; the block itself is kept elsewhere."""
+        self._start = self._end = self._whole = start
         self._rows = self._again = 0
         """Rows that came since the last `settle()`, and how many of them a new worker has given once more."""
         self._failures: Counter[tuple[str, int, str]] = Counter()
@@ -62,20 +61,21 @@ class Undelivered:
         self._failures.clear()
         self._failures_again.clear()
 
-    def begin_again(self) -> None:
-        """Make the rest what has not been settled, for a new worker."""
-        block, ordinals = self._block, self._block.ordinal_array()
-        done = 0 if self._whole == block.start else int(np.searchsorted(ordinals, self._whole[0]))
-        self.rest = replace(
+    def rest_of(self, block: Block) -> Block:
+        """Return what of the block has not been settled, for a new worker."""
+        ordinals = block.ordinal_array()
+        anew = self._whole == self._start
+        done = 0 if anew else int(np.searchsorted(ordinals, self._whole[0]))
+        self._again = 0
+        self._failures_again.clear()
+        return replace(
             block,
             batch=block.batch.slice(done),
             start=self._end,
             ordinals=ordinals[done:],
-            failures=tuple(f for f in block.failures if self._whole == block.start or f.ordinal >= self._whole[0]),
-            errors=block.errors if self._end == block.start else 0,
+            failures=tuple(failure for failure in block.failures if anew or failure.ordinal >= self._whole[0]),
+            errors=block.errors if self._end == self._start else 0,
         )
-        self._again = 0
-        self._failures_again.clear()
 
     def _is_fresh(self, failure: RowFailure) -> bool:
         key = (failure.stage, failure.ordinal, failure.row)
