@@ -154,6 +154,23 @@ def test_threads_that_put_together_lose_nothing(tmp_path) -> None:
     assert len(found_in(store, [key(100 * t + i) for t in range(8) for i in range(10)])) == 80
 
 
+def test_threads_that_put_together_wait_for_the_disk_once(tmp_path) -> None:
+    store = AnswerStore(str(tmp_path), durable=True)
+    store.open()
+    commits = []
+    store._db.set_trace_callback(lambda statement: commits.append(statement) if statement == "commit" else None)
+    with store._lock:  # as while one is writing
+        threads = [threading.Thread(target=store.put, args=([key(n)], numbers(n))) for n in range(5)]
+        for thread in threads:
+            thread.start()
+        while len(store._waiting) < 5:
+            pass
+    for thread in threads:
+        thread.join()
+    assert len(commits) == 1
+    assert found_in(store, [key(n) for n in range(5)]) == {n: n for n in range(5)}
+
+
 SHARING = """
 import sys
 import pyarrow as pa
