@@ -76,6 +76,14 @@ def test_the_common_type_holds_both(left: pa.DataType, right: pa.DataType) -> No
         (TensorType(pa.uint8(), 2), TensorType(pa.uint16(), 2), ObjectType()),
         (TensorType(pa.uint8(), 2), pa.list_(pa.uint8()), ObjectType()),
         (ObjectType(), pa.string(), ObjectType()),
+        (pa.decimal128(3, 1), pa.decimal128(5, 3), pa.decimal128(5, 3)),
+        (pa.decimal128(30, 0), pa.decimal128(20, 20), pa.decimal256(50, 20)),
+        (pa.int64(), pa.decimal128(3, 2), pa.decimal128(22, 2)),
+        (pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC")),
+        (pa.timestamp("us", "Europe/Helsinki"), pa.timestamp("us", "+05:30"), pa.timestamp("us", "UTC")),
+        (pa.duration("ns"), pa.duration("s"), pa.duration("ns")),
+        (pa.time32("s"), pa.time64("us"), pa.time64("us")),
+        (pa.date32(), pa.date64(), pa.date32()),
     ],
 )
 def test_common_types(left: pa.DataType, right: pa.DataType, both: pa.DataType) -> None:
@@ -92,6 +100,11 @@ def test_common_types(left: pa.DataType, right: pa.DataType, both: pa.DataType) 
         (pa.string(), pa.binary()),
         (pa.list_(pa.int64()), pa.int64()),
         (pa.timestamp("s"), pa.date32()),
+        (pa.timestamp("s"), pa.timestamp("s", "UTC")),
+        (pa.timestamp("s"), pa.duration("s")),
+        (pa.decimal128(3, 1), pa.float64()),
+        (pa.decimal256(70, 0), pa.decimal256(70, 60)),
+        (pa.decimal128(3, 1), pa.bool_()),
         (TensorType(pa.uint8(), 2), pa.string()),
     ],
 )
@@ -125,6 +138,28 @@ def test_conform_fills_and_widens() -> None:
         {"late": None, "l": [1.0], "n": {"b": None, "a": 1.0}},
         {"late": None, "l": None, "n": None},
     ]
+
+
+def test_conform_widens_decimals_and_times_exactly() -> None:
+    helsinki = pa.timestamp("s", "Europe/Helsinki")
+    batch = pa.record_batch({"d": pa.array(["1.1"]).cast(pa.decimal128(2, 1)), "t": pa.array([0], helsinki)})
+    wide = pa.schema({"d": pa.decimal128(22, 2), "t": pa.timestamp("us", "UTC")})
+    done = conform(batch, wide)
+    assert done.schema == wide
+    assert str(done["d"][0]) == "1.10"
+    assert done["t"][0].value == 0
+
+
+def test_integers_that_floats_would_round_are_a_quarrel() -> None:
+    for column in ([2**53], [[2**53]]):
+        conform(pa.record_batch({"id": column}), pa.schema({"id": floats_like(column)}))
+    for column in ([2**60 + 1], [[2**60 + 1]]):
+        with pytest.raises(TypeQuarrelError, match="'id' is .* and .*double.*, which would change a value"):
+            conform(pa.record_batch({"id": column}), pa.schema({"id": floats_like(column)}))
+
+
+def floats_like(column: list[Any]) -> pa.DataType:
+    return pa.list_(pa.float64()) if isinstance(column[0], list) else pa.float64()
 
 
 @pytest.mark.parametrize(

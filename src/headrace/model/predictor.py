@@ -407,9 +407,9 @@ def joined_column(columns: Sequence[pa.Array]) -> pa.Array:
         return columns[0]
     try:
         type_ = reduce(unify_types, [column.type for column in columns])
-    except TypeQuarrelError:
+        return pa.concat_arrays([cast(column, type_) for column in columns])
+    except (TypeQuarrelError, pa.ArrowInvalid):  # no common type, or none that keeps every value
         return to_column([value for column in columns for value in from_column(column)])
-    return pa.concat_arrays([cast(column, type_) for column in columns])
 
 
 def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:

@@ -1,6 +1,7 @@
 """How types go together: the lattice that files, batches and parts are unified in.
 
-null goes with any type, int widens to float, lists and structs unify by their parts, and what is pickled goes with all
+null goes with any type, int widens to float and to decimal, decimals and times to the finer of them (in UTC where zones
+differ), lists and structs unify by their parts, and what is pickled goes with all
 (arrays of different dtypes or numbers of dimensions become pickled objects, so that none of them is changed). Arrays
 beside lists that are nested as deep, or empty, become nested lists. Anything else is a quarrel, and the caller decides
 whose error that is.
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 class TypeQuarrelError(Exception):
     """Two types have no common type; `column` is the path of the column or nested field."""
 
-    def __init__(self, column: str, left: pa.DataType, right: pa.DataType) -> None:
+    def __init__(self, column: str, left: pa.DataType, right: pa.DataType, why: str = "") -> None:
         self.column, self.left, self.right = column, left, right
-        super().__init__(f"column {column!r} is {left} and {right}")
+        super().__init__(f"column {column!r} is {left} and {right}{why}")
 
 
 def unify_types(left: pa.DataType, right: pa.DataType, column: str = "") -> pa.DataType:
@@ -52,6 +53,10 @@ def unify_types(left: pa.DataType, right: pa.DataType, column: str = "") -> pa.D
         return left
     if is_number(left) and is_number(right):
         return _unify_numbers(left, right, column)
+    if pa.types.is_temporal(left) and pa.types.is_temporal(right):
+        return _unify_times(left, right, column)
+    if pa.types.is_decimal(left) or pa.types.is_decimal(right):
+        return _unify_decimals(left, right, column)
     if is_list(left) and is_list(right):
         item = unify_types(left.value_type, right.value_type, f"{column}[]")
         large = pa.types.is_large_list(left) or pa.types.is_large_list(right)
@@ -90,6 +95,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the columns and types of a wider schema; missing columns become null.
 
     The schema must be one that `unify_schemas` made with the batch's own schema among its inputs.
+
+    Raises:
+        TypeQuarrelError: a value would be changed, such as an integer beyond 2**53 by becoming a float.
     """
     if batch.schema.equals(schema):
         return batch
@@ -99,8 +107,15 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if index < 0:
             arrays.append(pa.nulls(batch.num_rows, field.type))
         else:
-            arrays.append(cast(batch.column(index), field.type))
+            arrays.append(_cast_column(batch.column(index), field))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast_column(array: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return cast(array, field.type)
+    except pa.ArrowInvalid as error:
+        raise TypeQuarrelError(field.name, array.type, field.type, f", which would change a value ({error})") from error
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -155,8 +170,7 @@ def cast(array: pa.Array, to: pa.DataType) -> pa.Array:
         return kind.from_arrays(offsets, values, type=to, mask=array.is_null() if array.null_count else None)
     import pyarrow.compute as pc  # takes as long as the rest of Headrace to import, and is seldom needed
 
-    # int -> float may round beyond 2**53; that is what widening to float means.
-    return pc.cast(array, options=pc.CastOptions(target_type=to, allow_int_overflow=False, allow_float_truncate=True))
+    return pc.cast(array, to)
 
 
 def is_number(type_: pa.DataType) -> bool:
@@ -208,6 +222,38 @@ def _unify_numbers(left: pa.DataType, right: pa.DataType, column: str) -> pa.Dat
     if pa.types.is_floating(left) and pa.types.is_floating(right):
         return left if left.bit_width >= right.bit_width else right
     return pa.float64()
+
+
+_UNITS = ("s", "ms", "us", "ns")
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+"""Of integers, by their bits."""
+
+
+def _unify_times(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
+    if pa.types.is_date(left) and pa.types.is_date(right):
+        return pa.date32()
+    kinds = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_time)
+    if not any(same(left) and same(right) for same in kinds):
+        raise TypeQuarrelError(column, left, right)
+    unit = max(left.unit, right.unit, key=_UNITS.index)
+    if pa.types.is_duration(left):
+        return pa.duration(unit)
+    if pa.types.is_time(left):
+        return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+    if (left.tz is None) != (right.tz is None):
+        raise TypeQuarrelError(column, left, right)
+    return pa.timestamp(unit, left.tz if left.tz == right.tz else "UTC")
+
+
+def _unify_decimals(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
+    if not all(pa.types.is_decimal(t) or pa.types.is_integer(t) for t in (left, right)):
+        raise TypeQuarrelError(column, left, right)
+    sizes = [(t.precision, t.scale) if pa.types.is_decimal(t) else (_DIGITS[t.bit_width], 0) for t in (left, right)]
+    scale = max(s for _, s in sizes)
+    precision = scale + max(p - s for p, s in sizes)
+    if precision > 76:
+        raise TypeQuarrelError(column, left, right)
+    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
 def _unify_arrays(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:

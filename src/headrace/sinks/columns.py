@@ -14,6 +14,7 @@ from headrace.records.tensors import ObjectType, TensorType, nested_list_type, n
 from headrace.records.types import (
     TypeQuarrelError,
     cast,
+    conform,
     has_objects,
     is_list,
     unify_schemas,
@@ -73,6 +74,8 @@ def without_objects(batch: pa.RecordBatch) -> pa.RecordBatch:
 def widened(known: pa.Schema, new: pa.Schema) -> pa.Schema:
     """Return the schema that holds the rows of both in files: arrays that differ are lists where that makes them alike.
 
+    Integers beside larger ones, of 64 bits without a sign, have none either; those below 0 are refused when they come.
+
     >>> a, b = (pa.schema({"m": TensorType(t, 2)}) for t in (pa.int8(), pa.float32()))
     >>> widened(a, b).field("m").type
     ListType(list<item: list<item: double>>)
@@ -80,11 +83,25 @@ def widened(known: pa.Schema, new: pa.Schema) -> pa.Schema:
     Raises:
         TypeQuarrelError: there is none.
     """
-    wide = unify_schemas([known, new])
+    wide = unify_schemas([_unsigned(known, new), _unsigned(new, known)])
     if any(has_objects(field.type) for field in wide):
         with suppress(TypeQuarrelError):
             return unify_schemas([storable_schema(known), storable_schema(new)])
     return wide
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema, *, sink: str) -> pa.RecordBatch:
+    """Return the batch with the columns and types of a wider schema.
+
+    Raises:
+        SinkError: a value would be changed.
+    """
+    try:
+        return conform(batch, schema)
+    except TypeQuarrelError as error:
+        raise SinkError(
+            f"{sink}: {error}; make the step that writes it answer one type, or pass dtypes= where it is read"
+        ) from error
 
 
 def mixed(known: pa.Schema, new: pa.Schema) -> pa.Schema:
@@ -151,6 +168,12 @@ def storable_array(array: pa.Array) -> pa.Array:
 
         return storable_array(pc.run_end_decode(array))
     return cast(array, to)
+
+
+def _unsigned(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return the schema with integers unsigned where the other's are: a batch of ids may have small ones only."""
+    large = {field.name for field in other if pa.types.is_uint64(field.type)}
+    return pa.schema([f.with_type(pa.uint64()) if f.name in large and pa.types.is_int64(f.type) else f for f in schema])
 
 
 def _tensor_type(type_: pa.FixedShapeTensorType) -> TensorType:

@@ -16,7 +16,14 @@ from headrace.records.giants import GIANT_BYTES
 from headrace.records.plain import numbers_of
 from headrace.records.types import types_within
 from headrace.sinks import folder
-from headrace.sinks.columns import refuse_duplicates, refuse_objects, refuse_untold, storable, storable_schema
+from headrace.sinks.columns import (
+    conformed,
+    refuse_duplicates,
+    refuse_objects,
+    refuse_untold,
+    storable,
+    storable_schema,
+)
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.misfits import parquet_misfits
 from headrace.sinks.rows import BatchRows
@@ -87,15 +94,13 @@ class ParquetSink:
         return False
 
     def rewrite(self, receipt: str, schema: pa.Schema, staging: str) -> None:
-        from headrace.records.types import conform
-
         def widen(old: str, new: str) -> None:
             import pyarrow.parquet as pq
 
             wide = storable_schema(schema)
             with pq.ParquetFile(old) as file, self.writer(new, wide, dictionary=True) as writer:
                 for batch in file.iter_batches():
-                    writer.write_batch(conform(batch, wide))
+                    writer.write_batch(conformed(batch, wide, sink=self.name))
 
         folder.replace(receipt, folder=self.path, staging=staging, rewrite=widen, storage_options=self.storage_options)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.piece import Piece
-from headrace.records.types import conform
+from headrace.sinks.columns import conformed
 from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Encoder:
         if block.num_rows:
             assert part.schema is not None
             part.writer = part.writer or self._open(part)
-            part.writer.write(conform(block.batch, part.schema))
+            part.writer.write(conformed(block.batch, part.schema, sink=self._sink.name))
         with self._changed:
             part.encoded += 1
             if part.closed or self._fills_soon():
