@@ -1,13 +1,14 @@
 """A folder of parts: files are written out of sight, made durable, and renamed into place.
 
-A local part goes: hidden file in staging → fsync → (journal) → rename → fsync of the folder. A part for a store behind
-a URL is staged in a local folder and uploaded when it is published, since stores make an object visible whole or not
-at all.
+A local part goes: hidden file in staging → fsync → (journal) → rename → fsync of the folder. A part for a store behind a
+URL is written to a local folder and put into the store's staging (`stage`) → (journal) → copied to its name inside the
+store, since stores make an object visible whole or not at all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ResumeError, SinkError
 from headrace.sinks.disk import cannot_write
+from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class PartReceipt:
     name: str
     """File name within the output folder."""
     hidden: str
-    """The unfinished file: relative to the output folder where that is local, else absolute."""
+    """The unfinished file: relative to the output folder where that is local, else absolute, or a staged object's URL."""
     nbytes: int
 
     def text(self) -> str:
@@ -92,6 +94,21 @@ def seal(path: str, *, folder: str, name: str) -> PartReceipt:
     return PartReceipt(name=name, hidden=hidden, nbytes=nbytes)
 
 
+def stage(receipt: str, *, folder: str, staging: Store, token: str) -> str:
+    """Put a sealed file into a store's staging, under a name with `token` in it, and return the receipt that says so.
+
+    A receipt of another kind of sink is returned as it is.
+    """
+    part = PartReceipt.parse(receipt)
+    if part is None or "://" in part.hidden:
+        return receipt
+    path = os.path.join(local_path(folder) or "", part.hidden)
+    name = f"{token}-{part.name}"
+    staging.put_file(path, name)
+    os.unlink(path)
+    return dataclasses.replace(part, hidden=f"{staging.url}/{name}").text()
+
+
 def publish(receipt: str, *, folder: str, storage_options: Mapping[str, Any] | None = None) -> None:
     """Make a sealed file visible; does nothing when it is visible already.
 
@@ -103,8 +120,13 @@ def publish(receipt: str, *, folder: str, storage_options: Mapping[str, Any] | N
     if part is None:
         raise SinkError(f"{folder}: the journal holds a part of another kind of output: {receipt}")
     root = local_path(folder)
+    if "://" in part.hidden:
+        _reveal(part, folder, storage_options)
+        return
     if root is None:
-        _upload(part, folder, storage_options)
+        if os.path.exists(part.hidden):
+            Store(folder, storage_options).put_file(part.hidden, part.name)
+            os.unlink(part.hidden)
         return
     # Normalised as text: the folder of dead letters, say, may be a link, whose ".." is somewhere else.
     hidden, final = os.path.normpath(os.path.join(root, part.hidden)), os.path.join(root, part.name)
@@ -112,10 +134,7 @@ def publish(receipt: str, *, folder: str, storage_options: Mapping[str, Any] | N
         if os.path.exists(hidden):
             _move(hidden, final)
         elif not os.path.exists(final):
-            raise ResumeError(
-                f"{final} is missing although it was finished; put it back, or start afresh with"
-                ' if_exists="overwrite" (--overwrite)'
-            )
+            raise _missing(final)
     except OSError as error:
         raise cannot_write(final, error) from error
 
@@ -147,82 +166,12 @@ def replace(
     except OSError as error:
         raise cannot_write(f"{folder.rstrip('/')}/{part.name}", error) from error
     old = f"{new}.old"
-    url = f"{folder.rstrip('/')}/{part.name}"
-    fs, path = filesystem(folder, storage_options)
-    with reaching(url):
-        fs.get_file(f"{path}/{part.name}", old)
+    store = Store(folder, storage_options)
+    store.get_file(part.name, old)
     rewrite(old, new)
-    with reaching(url):
-        fs.put_file(new, f"{path}/{part.name}")
+    store.put_file(new, part.name)
     os.unlink(old)
     os.unlink(new)
-
-
-def filesystem(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
-    """Return the fsspec file system of a URL and the path in it.
-
-    Raises:
-        SinkError: the URL's protocol is unknown, its package is missing, or it refuses the options.
-    """
-    import fsspec
-
-    try:
-        fs, path = fsspec.core.url_to_fs(url, **dict(storage_options or {}))
-    except (ImportError, ValueError, TypeError, OSError) as error:
-        raise SinkError(f"cannot write to {url}: {error}; check the URL and storage_options=") from error
-    return fs, path.rstrip("/")
-
-
-def names_in(url: str, storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """List the names in a remote folder as it is now; [] where there is none yet.
-
-    Raises:
-        SinkError: the store cannot be reached, or has no such bucket.
-    """
-    fs, path = filesystem(url, storage_options)
-    with reaching(url):
-        fs.invalidate_cache(path)
-        try:
-            return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False))
-        except FileNotFoundError:
-            if _has_buckets(fs):
-                fs.info(path.split("/", 1)[0])
-            return []
-
-
-def remove(url: str, names: Iterable[str], storage_options: Mapping[str, Any] | None = None) -> None:
-    """Remove files from a remote folder.
-
-    Raises:
-        SinkError: the store cannot be reached or refuses.
-    """
-    fs, path = filesystem(url, storage_options)
-    with reaching(url):
-        for name in names:
-            fs.rm_file(f"{path}/{name}")
-
-
-@contextlib.contextmanager
-def reaching(url: str) -> Iterator[None]:
-    """Turn whatever a store's client raises into a SinkError that says what to do."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise SinkError(f"cannot write {url}: there is no such bucket or folder; make it, or check the URL") from error
-    except PermissionError as error:
-        raise SinkError(
-            f"cannot write {url}: {str(error).rstrip('.') or 'permission denied'}; check your credentials and what they"
-            " allow"
-        ) from error
-    except Exception as error:  # clients have exceptions of their own for networks and credentials
-        text = str(error).rstrip(".") or type(error).__name__
-        raise SinkError(f"cannot write {url}: {text}; check the network, the endpoint and your credentials") from error
-
-
-def _has_buckets(fs: Any) -> bool:
-    """Say whether folders need not be made, and the first part of a path is a bucket, which is not ours to make."""
-    protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
-    return not {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}.isdisjoint(protocols)
 
 
 def make_folder(path: str) -> None:
@@ -269,11 +218,47 @@ def _move(hidden: str, final: str) -> None:
     sync(folder)
 
 
-def _upload(part: PartReceipt, folder: str, storage_options: Mapping[str, Any] | None) -> None:
-    fs, path = filesystem(folder, storage_options)
-    if os.path.exists(part.hidden):
-        with reaching(f"{folder.rstrip('/')}/{part.name}"):
-            if not _has_buckets(fs):
-                fs.makedirs(path, exist_ok=True)
-            fs.put_file(part.hidden, f"{path}/{part.name}")
-        os.unlink(part.hidden)
+def _reveal(part: PartReceipt, folder: str, storage_options: Mapping[str, Any] | None) -> None:
+    """Give a staged object its name. Whoever comes late finds nothing staged, and the object where it belongs."""
+    staging, _, staged = part.hidden.rpartition("/")
+    root = local_path(folder)
+    if root is None and part.hidden.startswith(f"{folder.rstrip('/')}/"):
+        store = Store(folder, storage_options)
+        if not store.move(part.hidden.removeprefix(f"{store.url}/"), part.name) and store.size(part.name) < 0:
+            raise _missing(f"{store.url}/{part.name}")
+        return
+    # Another place than the staging, such as a folder of dead letters in another bucket.
+    source = Store(staging, storage_options)
+    data = source.get(staged)
+    if root is None:
+        target = Store(folder, storage_options)
+        if data is not None:
+            target.put(part.name, data)
+        elif target.size(part.name) < 0:
+            raise _missing(f"{target.url}/{part.name}")
+    else:
+        final = os.path.join(root, part.name)
+        if data is not None:
+            _write_locally(data, final)
+        elif not os.path.exists(final):
+            raise _missing(final)
+    source.remove([staged])
+
+
+def _write_locally(data: bytes, final: str) -> None:
+    hidden = hidden_path(os.path.dirname(final), os.path.basename(final))
+    try:
+        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
+        with open(hidden, "wb") as file:
+            file.write(data)
+        sync(hidden)
+        _move(hidden, final)
+    except OSError as error:
+        raise cannot_write(final, error) from error
+
+
+def _missing(final: str) -> ResumeError:
+    return ResumeError(
+        f"{final} is missing although it was finished; put it back, or start afresh with"
+        ' if_exists="overwrite" (--overwrite)'
+    )
