@@ -54,7 +54,8 @@ SCRIPT = """
     )
     to = {"json": greeted.write_json, "csv": greeted.write_csv, "parquet": greeted.write_parquet}
     job = to[env("FORMAT", "json")]("out", if_exists=env("IF_EXISTS", "resume"))
-    print(job.run(num_cpus=int(env("WORKERS", 2)), on_error=env("ON_ERROR", "fail")).report())
+    print(job.run(num_cpus=int(env("WORKERS", 2)), on_error=env("ON_ERROR", "fail"),
+                  on_change=env("ON_CHANGE", "fail")).report())
 """
 OLD = [f"n{i:03d}" for i in range(100)]
 
@@ -199,14 +200,47 @@ def test_a_changed_input_afresh_and_the_old_input_put_back(half_done: int, tmp_p
     assert all(row["greeting"] == f"hi {row['name']} mv1" for row in rows_in())
 
 
-def test_a_renamed_input_is_refused(half_done: int) -> None:
+def test_a_renamed_input_is_the_same(half_done: int) -> None:
     Path("faces.csv").rename("faces2.csv")
-    check_refused(run("script.py"), half_done, r"faces2\.csv is where faces\.csv was")
+    check_went_on(run("script.py"), half_done)
 
 
-def test_a_file_more_is_refused(half_done: int) -> None:
+def names() -> list[str]:
+    return [row["name"] for row in rows_in()]
+
+
+@pytest.mark.parametrize("late", ["faces-before.csv", "faces2.csv"])
+def test_a_file_more_is_run_behind_the_others_once(half_done: int, late: str) -> None:
+    write_faces(["late"], late)
+    assert run("script.py").code == 0
+    assert names() == [*OLD, "late"]
+    write_faces(["later"], "faces0.csv")
+    assert run("script.py").code == 0, "also when the job had been finished"
+    assert names() == [*OLD, "late", "later"]
+    assert sum(calls().values()) == 55 + 100 - half_done + 2, "nothing was made again"
+    assert "an earlier run of the same job had finished it" in run("script.py").out
+
+
+def test_changed_content_beside_what_is_finished(half_done: int) -> None:
+    write_faces(["new1", "new2"])
     write_faces(["late"], "faces2.csv")
-    check_refused(run("script.py"), half_done, r"input is not what it was .*faces\.csv and 1 more file is where")
+    check_refused(run("script.py"), half_done, r"faces\.csv changed; faces2\.csv is new")
+    ended = run("script.py", ON_CHANGE="continue_new_input")
+    assert ended.code == 0, ended
+    assert "faces.csv changed" in ended.err
+    assert names() == [*OLD[:half_done], "new1", "new2", "late"]
+    assert "an earlier run of the same job had finished it" in run("script.py").out
+
+
+def test_a_changed_input_restarts_its_output_if_that_was_asked_for(half_done: int) -> None:
+    write_faces(["new1", "new2"])
+    ended = run("script.py", ON_CHANGE="restart")
+    assert ended.code == 0, ended
+    assert names() == ["new1", "new2"]
+    write_faces(["late"], "faces2.csv")
+    assert run("script.py", ON_CHANGE="restart").code == 0
+    assert names() == ["new1", "new2", "late"]
+    assert calls()["new1"] == 1, "what was only added is no reason to start afresh"
 
 
 def test_a_missing_input_is_told_as_such(half_done: int) -> None:

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.flags import speaking_in_flags
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import memory, prints_aside, reporting, run_jobs, show_plan
+from headrace.cli.running import changing, memory, prints_aside, reporting, run_jobs, show_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,6 +150,7 @@ class Request:
 @click.option("--retry-failed", is_flag=True, help="Run the failed rows of OUT again, and nothing else.")
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
+@changing
 @memory
 @reporting
 @debuggable
@@ -161,6 +162,7 @@ def infer(
     max_failed_rows: int | None,
     max_failed_ratio: float | None,
     retry_failed: bool,
+    on_change: str | None,
     num_cpus: int | None,
     memory_limit: str | None,
     explain_only: bool,
@@ -192,6 +194,7 @@ def infer(
             max_failed_rows=max_failed_rows,
             max_failed_ratio=max_failed_ratio,
             retry_failed=retry_failed or None,
+            on_change=on_change,
             num_cpus=num_cpus,
             memory_limit=memory_limit,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import memory, prints_aside, reporting, run_jobs
+from headrace.cli.running import changing, memory, prints_aside, reporting, run_jobs
 
 EPILOG = """\b
 Paths and modules in the file are relative to the current folder. The shape of the file: headrace schema.
@@ -27,6 +27,7 @@ Examples:
               help="The same as a share of all rows, such as 0.01.")  # fmt: skip
 @click.option("--retry-failed", is_flag=True, help="Run the failed rows of the outputs again, and nothing else.")
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
+@changing
 @memory
 @reporting
 @debuggable
@@ -37,6 +38,7 @@ def run(
     max_failed_ratio: float | None,
     retry_failed: bool,
     overwrite: bool,
+    on_change: str | None,
     memory_limit: str | None,
     quiet: bool,
     as_json: bool,
@@ -61,6 +63,7 @@ def run(
         max_failed_rows=spec.run.max_failed_rows if max_failed_rows is None else max_failed_rows,
         max_failed_ratio=spec.run.max_failed_ratio if max_failed_ratio is None else max_failed_ratio,
         retry_failed=retry_failed or None,
+        on_change=on_change or spec.run.on_change,
         num_cpus=spec.run.num_cpus,
         memory_limit=memory_limit or spec.run.memory_limit,
         stall_warning_secs=spec.run.stall_warning_secs,

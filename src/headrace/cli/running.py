@@ -28,6 +28,17 @@ def reporting(command: FunctionT) -> FunctionT:
     return quiet(as_json(command))
 
 
+def changing(command: FunctionT) -> FunctionT:
+    """Add --on-change to a command."""
+
+    def in_python(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+        return value and value.replace("-", "_")
+
+    told = "What happens when input files were changed or removed since OUT was begun."
+    choice = click.Choice(["fail", "restart", "continue-new-input"])
+    return click.option("--on-change", type=choice, callback=in_python, help=told)(command)
+
+
 def memory(command: FunctionT) -> FunctionT:
     """Add --memory-limit to a command."""
     limit = "What the run may use with its workers, such as 4GB (60 % of what there is, if not given)."

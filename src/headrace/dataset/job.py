@@ -11,6 +11,7 @@ from headrace.plan.graph import Plan
 if TYPE_CHECKING:
     from headrace.engine.commit.compaction import Compacted
     from headrace.engine.commit.dead_letters import LettersFormat
+    from headrace.engine.inputs import OnChange
     from headrace.plan.nodes import Write
     from headrace.plan.steps import OnError
     from headrace.runners.result import RunResult
@@ -38,6 +39,7 @@ class Job:
         dead_letters_format: LettersFormat = "json",
         max_failed_rows: int | None = None,
         max_failed_ratio: float | None = None,
+        on_change: OnChange = "fail",
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
         stall_warning_secs: float | None = 300.0,
@@ -52,6 +54,7 @@ class Job:
             dead_letters_format=dead_letters_format,
             max_failed_rows=max_failed_rows,
             max_failed_ratio=max_failed_ratio,
+            on_change=on_change,
             num_cpus=num_cpus,
             memory_limit=memory_limit,
             stall_warning_secs=stall_warning_secs,
@@ -126,6 +129,7 @@ def run(
     max_failed_rows: int | None = None,
     max_failed_ratio: float | None = None,
     retry_failed: bool = False,
+    on_change: OnChange = "fail",
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
     stall_warning_secs: float | None = 300.0,
@@ -145,6 +149,9 @@ def run(
         max_failed_ratio: the same as a share of the rows written, failed and filtered (0.01 is one in a hundred); it
             counts from the 1,000th row on, and at the end.
         retry_failed: run the failed rows of finished jobs again and nothing else; see `Job.retry`.
+        on_change: what happens where input files were changed or removed since an output was begun: "fail" names them
+            and runs nothing; "restart" starts that output afresh; "continue_new_input" keeps what is finished as it
+            is, and runs the new content as new input. Files that were only added are run anyhow, behind the others.
         num_cpus: cores to use; by default those that the process may use.
         memory_limit: bytes, or text such as "1GB", for this process and its workers; by default 60 % of what the
             machine or its container has. Models and your own functions count, but cannot be held to it.
@@ -164,6 +171,8 @@ def run(
         raise PlanError(f"runner {runner!r} is not known; the runner that exists is 'local'")
     if on_error not in ("fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
+    if on_change not in ("fail", "restart", "continue_new_input"):
+        raise PlanError(f"on_change is {on_change!r}; use 'fail', 'restart' or 'continue_new_input'")
     _check_limits(dead_letters_format, max_failed_rows, max_failed_ratio)
     return local.run(
         _plan(jobs),
@@ -173,6 +182,7 @@ def run(
         max_failed_rows=max_failed_rows,
         max_failed_ratio=max_failed_ratio,
         retry_failed=retry_failed,
+        on_change=on_change,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
         stall_warning_secs=stall_warning_secs,

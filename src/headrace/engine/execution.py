@@ -12,7 +12,7 @@ from headrace.engine.balance import verdict
 from headrace.engine.budget import Budget
 from headrace.engine.channel import Cancelled
 from headrace.engine.choice import Choice
-from headrace.engine.inputs import changes, refuse
+from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch
 from headrace.engine.output_stage import CollectStage
@@ -22,19 +22,20 @@ from headrace.engine.watchdog import Watchdog
 from headrace.engine.wiring import Wiring
 from headrace.errors import BalanceError, HeadraceError, RunError
 from headrace.metrics.statistics import RunStatistics
-from headrace.plan.graph import Plan, UnitMap, nodes_behind
-from headrace.plan.nodes import Collect, Read, Write
+from headrace.plan.graph import Plan, nodes_behind
+from headrace.plan.nodes import Collect, Write
 from headrace.plan.stages import fuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
+    from headrace.engine.commit.failed import FailedRow
+    from headrace.engine.commit.retrying import RetriedRow
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.stage_run import StageRun
     from headrace.records.block import Block
-    from headrace.sources.source import Split
 
 SWITCH_SECS = 0.0005
 """How long a thread may keep the interpreter while others wait. Most threads of a run are in native code and want it
@@ -55,10 +56,7 @@ class Execution:
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
         self._memories = Memories(plan)
-        self._committers_behind: dict[int, list[Committer]] = {}
-        """By source (id of the node)."""
-        self._splits: dict[int, Sequence[Split]] = {}
-        self._bases: Mapping[int, int] = {}
+        self._input = InputPlan(plan, on_change=options.on_change, retry=options.retry_failed)
         self._stages: tuple[StageRun, ...] = ()
         self._watchdog: Watchdog | None = None
         self._switch_secs = sys.getswitchinterval()
@@ -77,17 +75,14 @@ class Execution:
         Raises:
             SourceError, SinkError: before anything is written.
         """
-        for read in self._plan.reads():
-            found = list(read.source.splits())
-            if read.shuffle_seed is not None:
-                found = _shuffled(found, read.shuffle_seed)
-            self._splits[id(read)] = found
-        units = UnitMap(self._plan, {key: len(found) for key, found in self._splits.items()})
-        self._bases = units.base
         try:
-            for output in self._plan.outputs:
-                if isinstance(output, Write):
-                    self._open(output, units)
+            outputs = [output for output in self._plan.outputs if isinstance(output, Write)]
+            for output in outputs:
+                self._claim(output)
+            self._input.settle(self._committers)
+            for output in outputs:
+                self._committers[id(output)].open(self._input.units.at(output), closed=self._input.closed)
+            self._input.record()
         except BaseException:
             self._abort()
             raise
@@ -98,9 +93,9 @@ class Execution:
             stages=self._fused,
             budget=self._budget,
             memory=self._memory,
-            splits=self._splits,
+            splits=self._input.splits,
             committers=self._committers,
-            on_split=self._note_split,
+            on_split=self._input.note,
             memories=self._memories,
             collected=self._collected,
         )
@@ -177,7 +172,7 @@ class Execution:
 
     # -- outputs ---------------------------------------------------------------------------------------------------
 
-    def _open(self, output: Write, units: UnitMap) -> None:
+    def _claim(self, output: Write) -> None:
         from headrace.engine.commit.committer import Committer
         from headrace.engine.commit.failures import Failures
         from headrace.engine.identity import identity_of
@@ -185,21 +180,22 @@ class Execution:
         committer = Committer(
             output.sink,
             identity=identity_of(self._plan, output),
-            units=units.at(output),
             if_exists=output.if_exists,
             dead_letters=self._dead_letters_of(output),
             dead_letters_format=self._options.dead_letters_format,
             fails_as=self._plan.name_of(output) if self._options.on_error == "dead_letter" else None,
-            choose=Choice(self._plan, output, units.at(output)) if self._options.retry_failed else None,
+            choose=partial(self._choose, output) if self._options.retry_failed else None,
             failures=Failures(self._options.failure_limit, filtered=partial(self._filtered_behind, output)),
             target_part_bytes=output.target_part_bytes,
             rows_per_part=output.rows_per_part,
             memory_budget_bytes=self._budget.committer_bytes,
             backlog_bytes=self._budget.backlog_bytes,
         )
-        committer.open()
+        committer.claim()
         self._committers[id(output)] = committer
-        self._compare_input(output, committer)
+
+    def _choose(self, output: Write, failed: Sequence[FailedRow]) -> list[RetriedRow]:
+        return Choice(self._plan, output, self._input.units.at(output))(failed)
 
     def _dead_letters_of(self, output: Write) -> str | None:
         """Return the folder asked for; several sinks get a folder each inside it."""
@@ -212,55 +208,6 @@ class Execution:
         names = {self._plan.name_of(node) for node in nodes_behind(self._plan, output)}
         counts = [item for stage in self._stages for item in stage.step_counts().items()]
         return sum(count.filtered for name, count in counts if name in names)
-
-    def _compare_input(self, output: Write, committer: Committer) -> None:
-        """Refuse to go on where the input changed since the output was begun, else record it."""
-        from headrace.engine.commit.journal import SplitRecord
-
-        reads = [node for node in nodes_behind(self._plan, output) if isinstance(node, Read)]
-        numbered: list[tuple[int, Split, Read]] = []
-        for read in reads:
-            self._committers_behind.setdefault(id(read), []).append(committer)
-            base = self._bases[id(read)]
-            numbered.extend((base + i, split, read) for i, split in enumerate(self._splits[id(read)]))
-        behind = [(number, split) for number, split, _ in numbered]
-        sources = {number: read.source for number, _, read in numbered}
-        recorded = {record.number: record for record in committer.splits()}
-        if committer.retrying is not None:  # what is not read again may be as it likes
-            again = committer.retrying.splits
-            recorded = {number: record for number, record in recorded.items() if number in again}
-            behind = [(number, split) for number, split in behind if number in again]
-        if recorded:
-            found = changes(
-                recorded,
-                behind,
-                version=lambda number, split: sources[number].version(split),
-                fingerprint=lambda number, split: sources[number].fingerprint(split),
-            )
-            if found:
-                raise refuse(found, output=output.sink.name, rows_done=committer.done.rows)
-        committer.record_splits(
-            SplitRecord(number=n, label=s.label, version=sources[n].version(s), fingerprint=None)
-            for n, s in behind
-            if n not in recorded
-        )
-
-    def _note_split(self, read: Read, index: int) -> None:
-        """Record a split's digest before its rows are read, so that a touched file can be told from a changed one."""
-        from headrace.engine.commit.journal import SplitRecord
-
-        committers = self._committers_behind.get(id(read))
-        if not committers:
-            return
-        split = self._splits[id(read)][index]
-        record = SplitRecord(
-            number=self._bases[id(read)] + index,
-            label=split.label,
-            version=read.source.version(split),
-            fingerprint=read.source.fingerprint(split),
-        )
-        for committer in committers:
-            committer.record_splits([record])
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -285,11 +232,3 @@ class Execution:
         raise RunError(
             f"the run failed inside Headrace ({type(error).__name__}: {error}); this is a bug, please report it"
         ) from error
-
-
-def _shuffled(splits: list[Split], seed: int) -> list[Split]:
-    import random
-
-    mixed = list(splits)
-    random.Random(seed).shuffle(mixed)
-    return mixed

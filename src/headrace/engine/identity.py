@@ -91,7 +91,9 @@ def _settings(source: Any) -> Any:
     if not dataclasses.is_dataclass(source) or isinstance(source, type):
         return source
     fields = {
-        field.name: _settings(getattr(source, field.name)) for field in dataclasses.fields(source) if field.compare
+        field.name: _settings(getattr(source, field.name))
+        for field in dataclasses.fields(source)
+        if field.compare and "compared" not in field.metadata  # files are compared one by one, whatever names them
     }
     return type(source), fields
 

@@ -14,6 +14,7 @@ from headrace.metrics.quantities import nbytes_of
 
 if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
+    from headrace.engine.inputs import OnChange
     from headrace.plan.steps import OnError
 
 MEMORY_SHARE = 0.6
@@ -36,6 +37,8 @@ class ExecutionOptions:
     retry_failed: bool = False
     """Run the failed rows of a finished job again, and nothing else."""
     failure_limit: FailureLimit = field(default_factory=FailureLimit)
+    on_change: OnChange = "fail"
+    """What happens where the input is not what it was when the output was begun."""
     cores: int = 1
     memory_limit_bytes: int = UNLIMITED
     """For this process and its workers together."""
@@ -52,6 +55,7 @@ class ExecutionOptions:
         max_failed_rows: int | None = None,
         max_failed_ratio: float | None = None,
         retry_failed: bool = False,
+        on_change: OnChange = "fail",
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
         stall_warning_secs: float | None = STALL_WARNING_SECS,
@@ -66,6 +70,7 @@ class ExecutionOptions:
             dead_letters=dead_letters,
             dead_letters_format=dead_letters_format,
             retry_failed=retry_failed,
+            on_change=on_change,
             failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
             cores=num_cpus or available_cores(),
             memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
+    from headrace.engine.inputs import OnChange
     from headrace.metrics.statistics import RunStatistics
     from headrace.plan.graph import Plan
     from headrace.plan.steps import OnError
@@ -34,6 +35,7 @@ def run(
     max_failed_rows: int | None = None,
     max_failed_ratio: float | None = None,
     retry_failed: bool = False,
+    on_change: OnChange = "fail",
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
     stall_warning_secs: float | None = STALL_WARNING_SECS,
@@ -55,6 +57,7 @@ def run(
         max_failed_rows=max_failed_rows,
         max_failed_ratio=max_failed_ratio,
         retry_failed=retry_failed,
+        on_change=on_change,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
         stall_warning_secs=stall_warning_secs,

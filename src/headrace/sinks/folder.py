@@ -1,8 +1,8 @@
 """A folder of parts: files are written out of sight, made durable, and renamed into place.
 
-A local part goes: hidden file in staging → fsync → (journal) → rename → fsync of the folder. A part for a store behind a
-URL is written to a local folder and put into the store's staging (`stage`) → (journal) → copied to its name inside the
-store, since stores make an object visible whole or not at all.
+A local part goes: hidden file in staging → fsync → (journal) → rename → fsync of the folder. A part for a store behind
+a URL is written to a local folder and put into the store's staging (`stage`) → (journal) → copied to its name inside
+the store, since stores make an object visible whole or not at all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PartReceipt:
     name: str
     """File name within the output folder."""
     hidden: str
-    """The unfinished file: relative to the output folder where that is local, else absolute, or a staged object's URL."""
+    """The unfinished file: relative to the output folder if that is local, else absolute; or a staged URL."""
     nbytes: int
 
     def text(self) -> str:

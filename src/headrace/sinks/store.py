@@ -28,6 +28,8 @@ BUSY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 FIRST_DELAY_SECS, MAX_DELAY_SECS = 0.25, 8.0
 ATTEMPTS = 8
 ATTEMPTS_BEFORE_ANY_ANSWER = 2
+_answered: set[tuple[str, str]] = set()
+"""Protocols and buckets of which it is known that they work."""
 
 
 class Store:
@@ -47,7 +49,7 @@ class Store:
         self._buckets, self._whole = bool(protocols & BUCKETS), bool(protocols & WHOLE)
         self._copies_later = bool(protocols & COPIES_LATER)
         self._sleep = sleep
-        self._answered = False
+        self._place = (min(protocols), self._root.split("/", 1)[0])
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         """Return the bytes of every object directly under a folder, by name; {} where there is no such folder."""
@@ -154,13 +156,13 @@ class Store:
             with reaching(f"{self.url}/{key}"), contextlib.suppress(FileNotFoundError):
                 self._ask(lambda key=key: self._fs.rm_file(self._path(key)))  # type: ignore[misc]
 
-    def remove_all(self, folder: str) -> None:
-        """Remove all objects under a folder, however deep."""
+    def keys(self, folder: str) -> list[str]:
+        """Return the keys of all objects under a folder, however deep."""
         path = self._path(folder)
         with reaching(f"{self.url}/{folder}"):
             self._fs.invalidate_cache()
             found = self._ask(lambda: self._fs.find(path))
-        self.remove(name[len(self._root) + 1 :] for name in found)
+        return [name[len(self._root) + 1 :] for name in found]
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}" if key else self._root
@@ -198,12 +200,13 @@ class Store:
             try:
                 answer = request()
             except Exception as error:
-                self._answered |= isinstance(error, FileNotFoundError | FileExistsError)
-                attempts = ATTEMPTS if self._answered else ATTEMPTS_BEFORE_ANY_ANSWER
+                attempts = ATTEMPTS if self._place in _answered else ATTEMPTS_BEFORE_ANY_ANSWER
                 if attempt >= attempts or not is_busy(error):
+                    if is_busy(error):
+                        _answered.discard(self._place)  # it has had its chance: what follows need not wait as long
                     raise
             else:
-                self._answered = True
+                _answered.add(self._place)
                 return answer
             self._sleep(delay * random.uniform(0.5, 1.0))
             delay, attempt = min(MAX_DELAY_SECS, 2 * delay), attempt + 1

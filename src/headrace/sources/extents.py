@@ -49,6 +49,8 @@ class Portion:
     extents: tuple[Extent, ...]
     version: str
     """Digest of the files' sizes and stamps when they were listed; "" where a store gives no stamp."""
+    stamps: tuple[str, ...] = ()
+    """Size and stamp of each extent's file."""
 
 
 def plan_splits(files: Sequence[File], cuts: Callable[[File], Sequence[int]]) -> list[Split]:
@@ -135,7 +137,8 @@ def _groups(files: Iterable[File]) -> Iterator[list[File]]:
     size = 0
     for file in files:
         file_size = file.size_bytes if file.size_bytes >= 0 else SPLIT_BYTES
-        if group and (size + file_size > SPLIT_BYTES or len(group) == MAX_FILES_PER_SPLIT):
+        full = size + file_size > SPLIT_BYTES or len(group) == MAX_FILES_PER_SPLIT
+        if group and (file.group != group[0].group or (file.group is None and full)):
             yield group
             group, size = [], 0
         group.append(file)
@@ -150,4 +153,5 @@ def _split(number: int, extents: list[Extent], size: int, files: Sequence[File])
     known = all(f.stamp for f in files)
     version = hashlib.sha256(f"{stamps}\n{edges}".encode()).hexdigest()[:32] if known else ""
     label = extents[0].label + (f" and {count(len(extents) - 1, 'more file')}" if len(extents) > 1 else "")
-    return Split(number=number, label=label, size_bytes=size, detail=Portion(tuple(extents), version))
+    portion = Portion(tuple(extents), version, tuple(f"{f.size_bytes} {f.stamp}" for f in files))
+    return Split(number=number, label=label, size_bytes=size, detail=portion)

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,7 +32,7 @@ class FileSet:
     ("data/*") matches, only names that fit `patterns` are taken, the others are counted as passed over.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = field(metadata={"compared": "by content"})
     patterns: tuple[str, ...] = ()
     """Globs on file names, compared without regard to case; () takes every file."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
@@ -90,6 +90,17 @@ class FileSet:
             self._cache.update(files=found, passed_over=passed_over)
         files: list[File] = self._cache["files"]
         return files
+
+    def arrange(self, groups: Sequence[Sequence[str]], new: Sequence[str]) -> None:
+        """Let `files` list these groups of paths, which share no split with others, and then the new ones."""
+        by_path = {file.path: file for file in self._cache.setdefault("listed", self.files())}
+        grouped = [replace(by_path[path], group=i) for i, group in enumerate(groups) for path in group]
+        self._cache["files"] = [*grouped, *(replace(by_path[path], group=None) for path in new)]
+
+    def as_listed(self) -> None:
+        """Let `files` list all files again in their own order."""
+        if "listed" in self._cache:
+            self._cache["files"] = self._cache["listed"]
 
     @property
     def passed_over(self) -> int:

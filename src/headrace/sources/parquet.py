@@ -219,7 +219,9 @@ def _pieces_of(split: Split, groups: Sequence[RowGroups]) -> list[Split]:
         for g in groups
     ]
     return [
-        replace(split, label=g.label, size_bytes=(g.end or 0) - g.start, detail=Portion((g,), version))
+        replace(
+            split, label=g.label, size_bytes=(g.end or 0) - g.start, detail=Portion((g,), version, split.detail.stamps)
+        )
         for g, version in zip(groups, edges, strict=True)
     ]
 

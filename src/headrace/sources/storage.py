@@ -42,6 +42,8 @@ class File:
     """-1 where the store does not say."""
     stamp: str
     """Modification time in nanoseconds, or the store's etag or version; "" if there is none."""
+    group: int | None = None
+    """Files of one group share splits with each other only; set when earlier runs had grouped them so."""
 
 
 def is_url(path: str) -> bool:

@@ -368,6 +368,7 @@ class Run(SpecModel):
     on_error: OnError | None = None
     max_failed_rows: Annotated[int, Field(ge=0)] | None = None
     max_failed_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    on_change: Literal["fail", "restart", "continue_new_input"] | None = None
     num_cpus: Positive | None = None
     memory_limit: Bytes | None = None
     stall_warning_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

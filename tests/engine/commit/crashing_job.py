@@ -40,6 +40,8 @@ def main(kind: str, out: str, seed: str = "0", command: str = "") -> None:
         if i % 5 == 4:  # now and then rows have waited long enough for a segment
             now += 60.0
             committer.flush()
+            if committer._mirror is not None:
+                committer._mirror.sync()
         print(i, flush=True)
     committer.finish()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.commit.crash import CRASH_POINTS, VARIABLE
+from headrace.engine.commit.crash import CRASH_POINTS, IN_STORES, VARIABLE
 from headrace.engine.commit.status import read_status
 from tests.engine.commit.crashing_job import JOB
 from tests.engine.commit.jobs import read_failures, read_rows
@@ -55,6 +55,28 @@ def test_death_at_every_step(tmp_path: Path, point: str, nth: int) -> None:
         assert crashed.returncode == -signal.SIGKILL, "every point is passed in this job at least once"
     check_what_is_visible(out)
     run_until_done(kind, out)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        *IN_STORES,
+        "part.prepared",
+        *(pytest.param(point, marks=pytest.mark.heavy) for point in CRASH_POINTS if point != "part.prepared"),
+    ],
+)
+def test_death_at_every_step_where_the_output_is_behind_a_url(tmp_path: Path, point: str) -> None:
+    out = tmp_path / "out"
+    crashed = start("parquet", f"local://{out}", seed=0, crash_at=point)
+    crashed.communicate(timeout=60)
+    assert crashed.returncode == -signal.SIGKILL
+    check_what_is_visible(str(out))
+    process = start("parquet", f"local://{out}", seed=1)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert read_rows(str(out)) == JOB.rows()
+    assert sorted(read_failures(str(out))) == JOB.failed()
+    assert not [p for p in (out / ".headrace").rglob("*") if p.is_file() and p.parent.name != "log"]
 
 
 def test_death_again_and_again_while_resuming(tmp_path: Path) -> None:

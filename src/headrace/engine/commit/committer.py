@@ -23,16 +23,27 @@ from headrace.engine.commit.failures import FailureLimit, Failures
 from headrace.engine.commit.fitting import Fitting, wider
 from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance, FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
-from headrace.engine.commit.home import DEAD_LETTERS, Home
+from headrace.engine.commit.home import DEAD_LETTERS
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import Totals
-from headrace.engine.commit.opening import open_output, something_finished
+from headrace.engine.commit.opening import (
+    begin_afresh,
+    claim_output,
+    home_of,
+    open_output,
+    progress_of,
+    rows_finished,
+    something_finished,
+)
 from headrace.engine.commit.part import Part, whole_cut
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
 from headrace.engine.commit.sizing import Sizing
 from headrace.errors import BalanceError, HeadraceError, ResumeError, SinkError
 from headrace.metrics.statistics import SinkStatistics
+from headrace.records.block import Block
+from headrace.records.columns import empty_columns
+from headrace.records.position import END, START
 from headrace.records.types import TypeQuarrelError
 
 if TYPE_CHECKING:
@@ -41,9 +52,9 @@ if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.journal import SplitRecord
-    from headrace.engine.commit.opening import Choose
+    from headrace.engine.commit.opening import Choose, Progress
     from headrace.engine.commit.retrying import Retrying
-    from headrace.records.block import Block, Unit
+    from headrace.records.block import Unit
     from headrace.sinks.sink import Sink
 
 TICK_SECS = 0.05
@@ -64,7 +75,7 @@ class Committer:
         sink: Sink,
         *,
         identity: JobIdentity,
-        units: Sequence[Unit],
+        units: Sequence[Unit] = (),
         if_exists: Literal["resume", "overwrite", "fail"] = "resume",
         dead_letters: str | None = None,
         dead_letters_format: LettersFormat = "json",
@@ -100,7 +111,7 @@ class Committer:
         self._changed = threading.Condition(self._mutex)
         """Notified when parts are prepared or committed, and at errors."""
         self._error: HeadraceError | None = None
-        self._opened = self._was_opened = False
+        self._claimed = self._opened = self._was_opened = False
         self._closing = False
         self._flusher_idle = False
         self._before = Totals()
@@ -115,29 +126,69 @@ class Committer:
         self._empty_schema: pa.Schema | None = None
         """Of blocks without rows: better than none if there never are any rows."""
 
-    def open(self) -> None:
-        """Claim the output, check that it is this job's, and mend what a crash left; raises before it writes."""
-        self._home = Home(self._sink.folder, storage_options=getattr(self._sink, "storage_options", None))
-        if self._choose is not None and not self._home.has_journal:
-            raise ResumeError(f"{self._home.output}: there is nothing to retry, since no job has written here")
-        self._home.inspect(if_exists="resume" if self._choose is not None else self._if_exists)
-        self._home.claim()
+    def claim(self) -> None:
+        """Claim the output and check that it is this job's; raises before it writes."""
+        self._home = home_of(self._sink.folder, storage_options=getattr(self._sink, "storage_options", None))
+        retry = self._choose is not None
+        try:
+            self._home.inspect(if_exists="resume" if retry else self._if_exists)
+            if retry and not self._home.has_journal:
+                raise ResumeError(f"{self._home.output}: there is nothing to retry, since no job has written here")
+            self._home.claim()
+            self._journal = claim_output(self._home, self._identity, self._if_exists, self._dead_letters, retry=retry)
+        except BaseException:
+            self._home.release()
+            raise
+        self._claimed = True
+
+    def restart(self) -> None:
+        """Throw away what earlier runs wrote; between `claim` and `open`."""
+        self._journal.close()
+        self._journal = begin_afresh(self._home, self._identity, dead_letters=self._dead_letters, overwrite=True)
+
+    @property
+    def name(self) -> str:
+        """What messages call the output."""
+        return self._sink.name
+
+    def rows_done(self) -> int:
+        """Return the rows that earlier runs finished."""
+        return rows_finished(self._home, self._journal)
+
+    def failed_splits(self) -> set[int]:
+        """Return the splits with rows that a retry runs again."""
+        return {row.split for row in self._journal.failed()} | {row.split for row in self._journal.retrying()}
+
+    def progress(self) -> Callable[[int], Progress]:
+        """Return what says how far a split is, by its number."""
+        return progress_of(self._home, self._journal)
+
+    def open(self, units: Sequence[Unit] | None = None, *, closed: Iterable[int] = ()) -> None:
+        """Mend what a crash left, and begin to take blocks of `units`; claims the output if that has not been done.
+
+        Splits that are `closed` are not read again: what is not finished of them is given up.
+        """
+        if not self._claimed:
+            self.claim()
+        self._units = self._units if units is None else units
         try:
             opened = open_output(
                 self._sink,
                 self._home,
+                self._journal,
                 self._identity,
                 self._units,
-                self._if_exists,
                 self._dead_letters,
                 letters_format=self._letters_format,
                 choose=self._choose,
             )
         except BaseException:
-            self._home.release()
+            self._let_go()
             raise
-        self._journal, self._segments = opened.journal, opened.segments
-        self._done, self._before = opened.done, opened.before
+        self._segments, self._before = opened.segments, opened.before
+        shut = set(closed)
+        given_up = [unit for unit in self._units if unit.split in shut]
+        self._done = opened.done.closing(given_up)
         self.retrying = retrying = opened.retrying
         self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
@@ -148,6 +199,7 @@ class Committer:
             self._changed,
             fills_soon=self._fills_soon,
             retrying=retrying,
+            stage=lambda receipt: self._home.stage(receipt, self._sink.folder or ""),
         )
         self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters, retries=retrying is not None)
         self._next_number = self._publisher.totals.parts
@@ -158,6 +210,9 @@ class Committer:
         self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
         self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
         self._flusher.start()
+        self._mirror = self._home.mirror(self._journal, self._segments, mutex=self._mutex, fail=self._fail)
+        if self._mirror is not None:
+            self._mirror.start()
         self._opened = self._was_opened = True
         try:
             with self._mutex:
@@ -165,9 +220,17 @@ class Committer:
                 for piece in opened.recovered:
                     self._arrange(piece)
                 self._fitting.failed = 0  # those among recovered rows are no rows of this run
+                for unit in given_up:
+                    self._give_up(unit, opened.done)
         except BaseException:
             self.abort()
             raise
+
+    def _give_up(self, unit: Unit, done: Done) -> None:
+        """Take nothing for what is missing of a unit, so that what comes behind can follow."""
+        whole = Block(batch=empty_columns(0), unit=unit, start=START, end=END)
+        for gap in done.missing(whole):
+            self._arrange(Piece.of(gap, now=self._clock()))
 
     @property
     def done(self) -> Done:
@@ -258,6 +321,8 @@ class Committer:
     def abort(self) -> None:
         """Make durable what is complete, discard what is not, and close; raises nothing."""
         if not self._opened:
+            if self._claimed:
+                self._let_go()
             return
         with self._mutex:
             if self._part is not None and self._part.spent:
@@ -268,6 +333,8 @@ class Committer:
         self._commit_prepared()
         with suppress(HeadraceError):
             self._holdings.save()
+            if self._mirror is not None:
+                self._mirror.sync()
         for part in [*self._closed, *([self._part] if self._part else [])]:
             if part.writer is not None and not part.prepared:
                 with suppress(OSError, HeadraceError):
@@ -504,6 +571,17 @@ class Committer:
         self._flusher.join()
         self._pool.shutdown(wait=True)
         self._committing.shutdown(wait=True)
+        if self._mirror is not None:
+            self._mirror.stop()
+
+    def _let_go(self) -> None:
+        """Give back what was claimed and not opened."""
+        self._claimed = False
+        with suppress(HeadraceError):
+            if not something_finished(self._home, self._journal):
+                self._home.vanish()
+            self._journal.close()
+        self._home.release()
 
     def _close(self) -> None:
         self._stop_threads()
@@ -511,4 +589,4 @@ class Committer:
         with suppress(HeadraceError):
             self._journal.close()
         self._home.release()
-        self._opened = False
+        self._opened = self._claimed = False

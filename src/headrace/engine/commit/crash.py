@@ -33,6 +33,8 @@ CRASH_POINTS = (
 
 RETRY_POINTS = ("retry.begun", "retry.prepared", "retry.finished", "letters.republished")
 COMPACTION_POINTS = ("compact.prepared", "compact.committed", "settle.published", "settle.removed")
+IN_STORES = ("log.entered", "snapshot.written", "segment.copied")
+"""What only outputs in stores come by."""
 
 _passed: Counter[str] = Counter()
 
@@ -42,7 +44,7 @@ def crash_point(name: str) -> None:
     target = os.environ.get(VARIABLE)
     if target is None:
         return
-    assert name in CRASH_POINTS + RETRY_POINTS + COMPACTION_POINTS, name
+    assert name in CRASH_POINTS + RETRY_POINTS + COMPACTION_POINTS + IN_STORES, name
     wanted, _, nth = target.partition(":")
     if wanted == name:
         _passed[name] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from headrace.errors import SinkError
 from headrace.sinks import folder
 from headrace.sinks.disk import cannot_write
+from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,8 +93,8 @@ class DeadLetters:
         local = folder.local_path(self.path)
         if local is not None:
             folder.remove_quietly(os.path.join(local, old.name))
-        elif old.name in folder.names_in(self.path, self._storage_options):
-            folder.remove(self.path, [old.name], self._storage_options)
+        else:
+            Store(self.path, self._storage_options).remove([old.name])
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[Any]:
@@ -106,9 +108,10 @@ class DeadLetters:
             raise SinkError(
                 f"the dead letters {os.path.join(self.path, name)} cannot be read ({error.strerror}); put the file back"
             ) from error
-        fs, path = folder.filesystem(self.path, self._storage_options)
-        with folder.reaching(f"{self.path}/{name}"), fs.open(f"{path}/{name}", "rb") as file:
-            yield file
+        data = Store(self.path, self._storage_options).get(name)
+        if data is None:
+            raise SinkError(f"the dead letters {self.path}/{name} are missing; put the object back")
+        yield io.BytesIO(data)
 
 
 def line(failure: RowFailure) -> str:

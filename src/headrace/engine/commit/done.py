@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.records.block import Unit
@@ -39,6 +39,10 @@ class Done:
     def has_unit(self, unit: Unit) -> bool:
         """Say whether a unit needs no work at all."""
         return self.everything or self.ranges_of(unit) == ((START, END),)
+
+    def closing(self, units: Iterable[Unit]) -> Done:
+        """Return what is done when units that cannot be gone on with count as done."""
+        return replace(self, ranges={**self.ranges, **dict.fromkeys(units, ((START, END),))})
 
     def first_missing(self, unit: Unit) -> Position:
         """Return the place in the unit up to which all is done (END for a finished unit)."""

@@ -36,11 +36,13 @@ class Encoder:
         changed: threading.Condition,
         *,
         fills_soon: Callable[[], bool],
+        stage: Callable[[str], str],
         retrying: Retrying | None = None,
     ) -> None:
         """`changed` guards parts and holdings, and is notified as parts are encoded.
 
-        `fills_soon` says whether parts fill so fast that their rows need not be kept for a segment.
+        `fills_soon` says whether parts fill so fast that their rows need not be kept for a segment; `stage` takes a
+        prepared part's receipt to where it survives this machine, and returns the receipt that says so.
         """
         self._sink = sink
         self._holdings = holdings
@@ -48,6 +50,7 @@ class Encoder:
         self._changed = changed
         self._fills_soon = fills_soon
         self._retrying = retrying
+        self._stage = stage
 
     def wants(self, part: Part) -> bool:
         """Say whether an open part has enough for a helping."""
@@ -114,7 +117,7 @@ class Encoder:
     def _prepare(self, part: Part) -> str:
         part.writer = part.writer or self._open(part)
         crash_point("part.written")
-        receipt = part.writer.prepare()
+        receipt = self._stage(part.writer.prepare())
         crash_point("part.prepared")
         return receipt
 

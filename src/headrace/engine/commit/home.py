@@ -11,13 +11,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.journal import remove_journal
+from headrace.engine.commit.journal import Journal, remove_journal
+from headrace.engine.commit.segments import Segments
 from headrace.errors import OutputExistsError, SinkError
 from headrace.sinks.disk import cannot_write
-from headrace.sinks.folder import PartReceipt, local_path, make_folder, names_in, remove, sync
+from headrace.sinks.folder import PartReceipt, local_path, make_folder, sync
+from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    import threading
+    from collections.abc import Callable, Iterable, Mapping
+
+    from headrace.errors import HeadraceError
 
 HIDDEN = ".headrace"
 JOURNAL = "journal.sqlite"
@@ -29,8 +34,8 @@ OUR_LETTERS = re.compile(r"failures-\d{5,}\.(jsonl|parquet)")
 class Home:
     """Where one output keeps its journal, segments and unfinished files.
 
-    For a local output that is `OUT/.headrace/`, held with a lock while a run writes there. Any other output has a
-    temporary folder instead, so that nothing survives the run and nothing is resumed.
+    For a local output that is `OUT/.headrace/`, held with a lock while a run writes there. A sink without a folder has
+    a temporary one instead, so that nothing survives the run and nothing is resumed. URLs have a `RemoteHome`.
     """
 
     def __init__(self, output: str | None, *, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -74,7 +79,6 @@ class Home:
             SinkError: the output cannot be read.
         """
         if self.root is None:
-            self._inspect_remote(if_exists)
             return
         try:
             names = sorted(os.listdir(self.root))
@@ -86,7 +90,8 @@ class Home:
             ) from None
         except OSError as error:
             raise cannot_write(self.root, error) from error
-        self._judge([n for n in names if not n.startswith(".")], if_exists)
+        shown = [n for n in names if not n.startswith(".")]
+        judge(self.root, shown, if_exists=if_exists, has_journal=self.has_journal)
 
     def claim(self) -> None:
         """Make the folders and take the lock.
@@ -107,6 +112,23 @@ class Home:
             raise cannot_write(self.output or self.path, error) from error
         crash_point("open.claimed")
 
+    def open_journal(self) -> Journal:
+        """Open the journal, or begin one."""
+        return Journal(self.journal)
+
+    def open_segments(self) -> Segments:
+        """Return the segment files."""
+        return Segments(self.segments)
+
+    def mirror(
+        self, journal: Journal, segments: Segments, *, mutex: threading.RLock, fail: Callable[[HeadraceError], None]
+    ) -> None:
+        """Copy segments nowhere: the disk is as safe as the journal beside them."""
+
+    def stage(self, receipt: str, folder: str) -> str:
+        """Return the receipt of a prepared file that belongs in `folder`: it is as safe as the journal beside it."""
+        return receipt
+
     def clear(self) -> None:
         """Remove the journal, and with it all that is not visible."""
         remove_journal(self.journal)
@@ -121,9 +143,9 @@ class Home:
         The journal must be gone already: without it no later run takes the remains for a finished part of its work.
         """
         if self.output is not None:
-            self._remove_matching(self.output, OUR_PART)
+            remove_matching(self.output, OUR_PART, self.storage_options)
         if dead_letters is not None:
-            self._remove_matching(dead_letters, OUR_LETTERS)
+            remove_matching(dead_letters, OUR_LETTERS, self.storage_options)
 
     def name_of(self, receipt: str) -> str:
         """Return what a person calls a part."""
@@ -147,11 +169,23 @@ class Home:
         except FileNotFoundError:
             return -1
 
+    def part_sizes(self) -> dict[str, int] | None:
+        """Return the bytes of all visible files by name; None where there is no folder."""
+        if self.root is None:
+            return None
+        with os.scandir(self.root) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
     def clear_staging(self) -> None:
         """Remove unfinished files that no journal entry speaks of; the empty folder outlives a power cut."""
         shutil.rmtree(self.staging, ignore_errors=True)
         os.makedirs(self.staging, exist_ok=True)
         sync(self.path)
+
+    def clear_segments(self) -> None:
+        """Remove what a job left that ended before it could."""
+        shutil.rmtree(self.segments, ignore_errors=True)
+        os.makedirs(self.segments, exist_ok=True)
 
     def clear_work(self) -> None:
         """Remove what only an unfinished job needs."""
@@ -190,47 +224,44 @@ class Home:
                 os.close(self._lock)
                 self._lock = None
 
-    def _inspect_remote(self, if_exists: str) -> None:
-        if self.output is None:
-            return
-        names = names_in(self.output, self.storage_options)
-        if names and if_exists != "overwrite":
-            raise OutputExistsError(
-                f"{self.output} holds files already ({_some(names)}), and a job that writes to a URL cannot go on where"
-                ' it was; pass if_exists="overwrite" (--overwrite) or choose another output'
-            )
-        self._judge(names, if_exists)
 
-    def _remove_matching(self, folder: str, pattern: re.Pattern[str]) -> None:
-        root = local_path(folder)
-        if root is None:
-            names = names_in(folder, self.storage_options)
-            remove(folder, [name for name in names if pattern.fullmatch(name)], self.storage_options)
-        elif os.path.isdir(root):
-            for name in os.listdir(root):
-                if pattern.fullmatch(name):
-                    os.unlink(os.path.join(root, name))
+def remove_matching(folder: str, pattern: re.Pattern[str], storage_options: Mapping[str, Any] | None) -> None:
+    """Remove the files of a folder, local or not, that Headrace wrote."""
+    root = local_path(folder)
+    if root is None:
+        store = Store(folder, storage_options)
+        store.remove(name for name in store.sizes() if pattern.fullmatch(name))
+    elif os.path.isdir(root):
+        for name in os.listdir(root):
+            if pattern.fullmatch(name):
+                os.unlink(os.path.join(root, name))
 
-    def _judge(self, names: list[str], if_exists: str) -> None:
-        if if_exists == "fail" and (names or self.has_journal):
+
+def judge(output: str, names: list[str], *, if_exists: str, has_journal: bool) -> None:
+    """Raise for a folder with files that this job may not add to; `names` are those that are not hidden.
+
+    Raises:
+        OutputExistsError: says which files, and what to do.
+    """
+    if if_exists == "fail" and (names or has_journal):
+        raise OutputExistsError(
+            f'{output} holds files already ({_some(names)}) and if_exists="fail" was asked for; choose another'
+            ' output, or pass if_exists="resume" or "overwrite"'
+        )
+    if if_exists == "resume" and names and not has_journal:
+        ours = all(OUR_PART.fullmatch(n) or n == DEAD_LETTERS for n in names)
+        advice = 'pass if_exists="overwrite" (--overwrite) to replace them, or ' if ours else ""
+        raise OutputExistsError(
+            f"{output} holds files that no unfinished job of Headrace knows of ({_some(names)});"
+            f" {advice}choose an empty folder"
+        )
+    if if_exists == "overwrite":
+        foreign = [n for n in names if not OUR_PART.fullmatch(n) and n != DEAD_LETTERS]
+        if foreign:
             raise OutputExistsError(
-                f'{self.output} holds files already ({_some(names)}) and if_exists="fail" was asked for; choose another'
-                ' output, or pass if_exists="resume" or "overwrite"'
+                f"{output} holds files that Headrace did not write ({_some(foreign)}), which overwriting would"
+                " mix with the result; move them, or choose another output"
             )
-        if if_exists == "resume" and names and not self.has_journal:
-            ours = all(OUR_PART.fullmatch(n) or n == DEAD_LETTERS for n in names)
-            advice = 'pass if_exists="overwrite" (--overwrite) to replace them, or ' if ours else ""
-            raise OutputExistsError(
-                f"{self.output} holds files that no unfinished job of Headrace knows of ({_some(names)});"
-                f" {advice}choose an empty folder"
-            )
-        if if_exists == "overwrite":
-            foreign = [n for n in names if not OUR_PART.fullmatch(n) and n != DEAD_LETTERS]
-            if foreign:
-                raise OutputExistsError(
-                    f"{self.output} holds files that Headrace did not write ({_some(foreign)}), which overwriting would"
-                    " mix with the result; move them, or choose another output"
-                )
 
 
 def _is_file_at(descriptor: int, path: str) -> bool:

@@ -3,21 +3,27 @@
 A commit (parts, dead letters, frontier) is one transaction with `synchronous=FULL`: it is on the disk before a part
 gets its visible name, and the part was on the disk before it. So after a power cut the journal never promises what is
 not there, and what it promises without being visible is published again at the next start.
+
+Where the output is in a store, the file is a working copy: every durable transaction is entered in a `RemoteLog` first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
 import sqlite3
 import threading
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 
+from headrace.engine.commit.changes import ChangeLog, apply, keys_of
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.identity import AFRESH, JobIdentity
@@ -29,14 +35,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.engine.commit.done import Place
+    from headrace.engine.commit.remote_log import Entry, RemoteLog
 
-FORMAT = "1"
+FORMAT = "2"
 TABLES = """
 create table if not exists meta (key text primary key, value text) without rowid;
-create table if not exists splits (number integer primary key, label text, version text, fingerprint text);
+create table if not exists splits (
+    number integer primary key, label text, version text, fingerprint text, source text, files blob,
+    closed integer default 0);
+create table if not exists schemas (digest text primary key, schema blob) without rowid;
 create table if not exists parts (
-    number integer primary key, receipt text, rows integer, nbytes integer, schema blob,
+    number integer primary key, receipt text, rows integer, nbytes integer, schema text,
     published integer default 0, rewriting integer default 0);
+create index if not exists unpublished on parts (number) where published = 0;
 create table if not exists letters (
     number integer primary key, receipt text, rows integer, published integer default 0, solved integer default 0,
     dropped integer default 0);
@@ -54,12 +65,32 @@ create table if not exists replaced (receipt text primary key) without rowid;
 
 @dataclass(frozen=True, slots=True)
 class SplitRecord:
-    """What a run knew of a split, so that a later run can see whether it has changed."""
+    """What a run knew of a split, so that a later run can see whether it has changed.
+
+    >>> SplitRecord(0, "a.csv", "v1", packed=pack([("a.csv", "3 1700")])).files
+    [('a.csv', '3 1700')]
+    """
 
     number: int
     label: str
     version: str
     fingerprint: str | None = None
+    source: str = ""
+    """Name of the step that reads it."""
+    packed: bytes | None = None
+    closed: bool = False
+    """Its files are not what they were: what was finished of it stays, the rest is given up."""
+
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """Path and stamp of each file; [] where the source has none."""
+        return [(path, stamp) for path, stamp in json.loads(zlib.decompress(self.packed))] if self.packed else []
+
+
+def pack(files: Iterable[tuple[str, str]]) -> bytes | None:
+    """Return paths and stamps in few bytes, since there may be a million; None for none."""
+    listed = list(files)
+    return zlib.compress(json.dumps(listed).encode(), 1) if listed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +152,14 @@ class Totals:
 class Journal:
     """One output's journal. Thread-safe."""
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, read_only: bool = False, log: RemoteLog | None = None, entries: Sequence[Entry] = ()
+    ) -> None:
+        """Open the file at `path`, or make it; `entries` of the log have come since the file was written."""
         self._path = path
         self._read_only = read_only
+        self._remote = log
+        self._changed: ChangeLog | None = None
         self._lock = threading.Lock()
         self._begun = True
         with self._errors():
@@ -133,22 +169,34 @@ class Journal:
                 self._begun = tables.fetchone() is not None  # else a run is making it at this moment
             else:
                 self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-                self._db.execute("pragma journal_mode=wal")
+                # A working copy is no better than its log: it may go with the machine, and is read as one file.
+                self._db.execute(f"pragma journal_mode={'wal' if log is None else 'memory'}")
                 self._db.execute("pragma synchronous=normal")
+            self._check_format()
+            if not read_only:
                 self._db.executescript(TABLES)
-            found = self._meta("format")
-        if found not in (None, FORMAT):
-            self.close()
-            raise ResumeError(f"{path} was written by another version of Headrace (format {found}); {AFRESH}")
+                self._replay(entries)
 
     def begin(self, identity: JobIdentity, *, dead_letters: str | None) -> None:
         """Note whose journal this is."""
         with self._transaction():
             self._set("format", FORMAT)
+            self._set("job", uuid4().hex[:12])
             self._set("identity", json.dumps([identity.components, identity.unknown]))
             if dead_letters is not None:
                 self._set("dead_letters", dead_letters)
             self._set("state", "unfinished")
+
+    def sync(self) -> None:
+        """Enter in the log what is not durable yet; nothing to do for a file on a disk."""
+        if self._remote is not None:
+            with self._transaction(durable=True):
+                pass
+
+    @property
+    def job(self) -> str:
+        """What tells this job from others that had the same output: a random text."""
+        return self._meta("job") or ""
 
     @property
     def identity(self) -> JobIdentity | None:
@@ -183,7 +231,10 @@ class Journal:
     @property
     def schema(self) -> pa.Schema | None:
         """The widest schema of all parts."""
-        return next((part.schema for part in reversed(self.parts())), None)
+        query = "select s.schema from parts p join schemas s on s.digest = p.schema order by p.number desc limit 1"
+        with self._lock, self._errors():
+            row = self._db.execute(query).fetchone()
+        return None if row is None else pa.ipc.read_schema(pa.py_buffer(row[0]))
 
     @property
     def totals(self) -> Totals:
@@ -196,22 +247,25 @@ class Journal:
         with_error = int(self._meta("with_error") or 0)
         return Totals(rows=rows, with_error=with_error, parts=count, nbytes=nbytes, dead_letters=failed, letters=files)
 
-    def parts(self) -> list[PartRecord]:
-        """Return the committed parts, in order."""
-        query = "select number, receipt, rows, nbytes, schema, published, rewriting from parts order by number"
+    def parts(self, *, published: bool | None = None) -> list[PartRecord]:
+        """Return the committed parts, in order; those that are known to be visible, or those that are not."""
+        query = "select number, receipt, rows, nbytes, schema, published, rewriting from parts"
+        query += "" if published is None else f" where published = {published:d}"
         with self._lock, self._errors():
-            found = self._db.execute(query).fetchall()
+            found = self._db.execute(f"{query} order by number").fetchall()
+            stored = self._db.execute("select digest, schema from schemas").fetchall()
+        schemas = {digest: pa.ipc.read_schema(pa.py_buffer(schema)) for digest, schema in stored}
         return [
             PartRecord(
                 number=number,
                 receipt=receipt,
                 rows=rows,
                 nbytes=nbytes,
-                schema=pa.ipc.read_schema(pa.py_buffer(schema)),
-                published=bool(published),
+                schema=schemas[digest],
+                published=bool(visible),
                 rewriting=bool(rewriting),
             )
-            for number, receipt, rows, nbytes, schema, published, rewriting in found
+            for number, receipt, rows, nbytes, digest, visible, rewriting in found
         ]
 
     def letters(self) -> list[LettersRecord]:
@@ -376,29 +430,42 @@ class Journal:
         with self._transaction(durable=True):
             self._db.execute(
                 "update parts set rewriting = 0, schema = ?, nbytes = coalesce(?, nbytes) where number = ?",
-                (schema.serialize().to_pybytes(), nbytes, number),
+                (self._keep_schema(schema), nbytes, number),
             )
 
     def finish(self, *, hopeless: bool = False) -> None:
         """Note that the job is done, or that every row failed."""
         with self._transaction(durable=True):
             self._set("state", "hopeless" if hopeless else "finished")
+        self._write_snapshot()
 
     def record_splits(self, splits: Iterable[SplitRecord]) -> None:
         """Keep what is known of splits; a fingerprint once known is not lost to a record without one."""
-        rows = [(s.number, s.label, s.version, s.fingerprint) for s in splits]
+        rows = [(s.number, s.label, s.version, s.fingerprint, s.source, s.packed, s.closed) for s in splits]
         with self._transaction():
             self._db.executemany(
-                "insert into splits values (?, ?, ?, ?) on conflict (number) do update set label = excluded.label,"
-                " version = excluded.version, fingerprint = coalesce(excluded.fingerprint, fingerprint)",
+                "insert into splits values (?, ?, ?, ?, ?, ?, ?) on conflict (number) do update set"
+                " label = excluded.label, version = excluded.version, files = coalesce(excluded.files, files),"
+                " fingerprint = coalesce(excluded.fingerprint, fingerprint), closed = max(closed, excluded.closed)",
                 rows,
             )
 
     def splits(self) -> list[SplitRecord]:
         """Return what was recorded, by number."""
+        query = "select number, label, version, fingerprint, source, files, closed from splits order by number"
         with self._lock, self._errors():
-            found = self._db.execute("select number, label, version, fingerprint from splits order by number")
-            return [SplitRecord(*row) for row in found.fetchall()]
+            found = self._db.execute(query).fetchall()
+        return [
+            SplitRecord(n, label, version, digest, source, packed, bool(closed))
+            for n, label, version, digest, source, packed, closed in found
+        ]
+
+    def reopen(self, frontier: Place) -> None:
+        """Note that a finished job has more to do behind `frontier`, up to which all is done."""
+        unit, position = frontier
+        with self._transaction(durable=True):
+            self._set("frontier", json.dumps([[unit.split, *unit.lane], position]))
+            self._set("state", "unfinished")
 
     def close(self) -> None:
         """Close the file, leaving one plain file that can be read without writing beside it."""
@@ -409,10 +476,9 @@ class Journal:
             self._db.close()
 
     def _add_part(self, part: PartRecord) -> None:
-        schema = part.schema.serialize().to_pybytes()
         self._db.execute(
             "insert into parts (number, receipt, rows, nbytes, schema) values (?, ?, ?, ?, ?)",
-            (part.number, part.receipt, part.rows, part.nbytes, schema),
+            (part.number, part.receipt, part.rows, part.nbytes, self._keep_schema(part.schema)),
         )
         self._db.executemany(
             "insert into answered values (?, ?, ?, ?, ?, ?)",
@@ -449,17 +515,54 @@ class Journal:
     def _set(self, key: str, value: str) -> None:
         self._db.execute("insert or replace into meta values (?, ?)", (key, value))
 
+    def _keep_schema(self, schema: pa.Schema) -> str:
+        """Store a schema once for all parts that have it; return its digest."""
+        data = schema.serialize().to_pybytes()
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        self._db.execute("insert or ignore into schemas values (?, ?)", (digest, data))
+        return digest
+
+    def _check_format(self) -> None:
+        tables = self._db.execute("select name from sqlite_master where name = 'meta'")
+        found = self._meta("format") if tables.fetchone() is not None else None
+        if found not in (None, FORMAT):
+            self._db.close()
+            raise ResumeError(f"{self._path} was written by another version of Headrace (format {found}); {AFRESH}")
+
+    def _replay(self, entries: Sequence[Entry]) -> None:
+        self._db.execute("begin")
+        for entry in entries:
+            if entry.fresh:
+                for name in keys_of(self._db):
+                    self._db.execute(f"delete from {name}")
+            apply(self._db, entry.changes)
+        self._db.execute("commit")
+        if self._remote is not None:
+            self._changed = ChangeLog(self._db)
+
+    def _write_snapshot(self) -> None:
+        if self._remote is not None:
+            with self._lock, open(self._path, "rb") as file:
+                self._remote.write_snapshot(file.read())
+
     @contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[None]:
         with self._lock, self._errors():
-            self._db.execute(f"pragma synchronous={'full' if durable else 'normal'}")
+            self._db.execute(f"pragma synchronous={'full' if durable and self._remote is None else 'normal'}")
             self._db.execute("begin immediate")
             try:
                 yield
+                if durable and self._remote is not None and self._changed is not None:
+                    # The log is the truth: what is not in it is not committed, whatever this copy says.
+                    changes = self._changed.take()
+                    if changes:
+                        self._remote.append(changes)
             except BaseException:
                 self._db.execute("rollback")
                 raise
             self._db.execute("commit")
+        if self._remote is not None and self._remote.wants_snapshot:
+            self._write_snapshot()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

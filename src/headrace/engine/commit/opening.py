@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.dead_letters import DeadLetters
 from headrace.engine.commit.done import Done, joined
-from headrace.engine.commit.home import OUR_LETTERS
+from headrace.engine.commit.home import OUR_LETTERS, Home
 from headrace.engine.commit.identity import AFRESH, check_same_job, check_same_sources
-from headrace.engine.commit.journal import Journal, Totals
+from headrace.engine.commit.journal import Totals
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import settle_letters
 from headrace.engine.commit.retrying import RetriedRow, Retrying
-from headrace.engine.commit.segments import Segments, heads, rows_beyond
+from headrace.engine.commit.segments import heads, rows_beyond
 from headrace.errors import OutputExistsError, ResumeError
-from headrace.sinks.folder import local_path, remove_quietly, sync
+from headrace.records.block import Unit
+from headrace.records.position import END
+from headrace.sinks.folder import PartReceipt, local_path, remove_quietly, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +27,25 @@ if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Range
     from headrace.engine.commit.failed import FailedRow
-    from headrace.engine.commit.home import Home
     from headrace.engine.commit.identity import JobIdentity
-    from headrace.records.block import Unit
+    from headrace.engine.commit.journal import Journal
+    from headrace.engine.commit.remote_home import RemoteHome
+    from headrace.engine.commit.segments import Segments
     from headrace.sinks.sink import Sink
 
     Choose: TypeAlias = Callable[[Sequence[FailedRow]], Sequence[RetriedRow]]
     """Which of the failed rows a retry runs again."""
+
+Progress: TypeAlias = Literal["untouched", "begun", "done"]
+
+
+def home_of(folder: str | None, *, storage_options: Mapping[str, Any] | None = None) -> Home | RemoteHome:
+    """Return where an output keeps its journal: beside it, wherever it is."""
+    if folder is None or local_path(folder) is not None:
+        return Home(folder, storage_options=storage_options)
+    from headrace.engine.commit.remote_home import RemoteHome
+
+    return RemoteHome(folder, storage_options=storage_options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,46 +64,53 @@ class Opened:
     """The failed rows that this run runs again."""
 
 
+def claim_output(
+    home: Home | RemoteHome, identity: JobIdentity, if_exists: str, dead_letters: str | None, *, retry: bool
+) -> Journal:
+    """Open the journal of an output that is this job's, or begin one.
+
+    Raises:
+        ResumeError: it belongs to another job, or was damaged, or there is nothing to retry yet.
+    """
+    return _journal_for_retry(home, identity) if retry else _journal(home, identity, if_exists, dead_letters)
+
+
 def open_output(
     sink: Sink,
-    home: Home,
+    home: Home | RemoteHome,
+    journal: Journal,
     identity: JobIdentity,
     units: Sequence[Unit],
-    if_exists: str,
     dead_letters: str | None,
     *,
     letters_format: LettersFormat = "json",
     choose: Choose | None = None,
 ) -> Opened:
-    """Make an output ready: begun afresh, or mended and gone on with.
+    """Make a claimed output ready: mended, and its segments looked through.
 
     `choose` asks for a retry, and says which of the failed rows it shall run again.
 
     Raises:
-        ResumeError: it belongs to another job, or was damaged, or there is nothing to retry yet.
+        ResumeError: it was damaged.
     """
-    if choose is None:
-        journal = _journal(home, identity, units, if_exists, dead_letters)
-    else:
-        journal = _journal_for_retry(home, identity)
-    try:
-        where = dead_letters or journal.dead_letters
-        letters = None
-        if where:
-            letters = DeadLetters(where, home.staging, format=letters_format, storage_options=home.storage_options)
-        settle(sink, home, journal, letters)
-        crash_point("open.published")
-        check_parts(home, journal)
-        home.clear_staging()
-        if journal.finished:
-            _remove_segments(home)
-        retrying = None if choose is None else _begin_retry(journal, identity, choose)
-        segments = Segments(home.segments)
-        recovered = [] if journal.finished else _recover(segments, journal)
-        segments.trim()
-    except BaseException:
-        journal.close()
-        raise
+    where = dead_letters or journal.dead_letters
+    letters = None
+    if where:
+        letters = DeadLetters(where, home.staging, format=letters_format, storage_options=home.storage_options)
+    settle(sink, home, journal, letters)
+    crash_point("open.published")
+    check_parts(home, journal)
+    home.clear_staging()
+    if journal.finished:
+        home.clear_segments()  # a retry would take what a job left for answers of its own
+        if choose is None:
+            _reopen_for_more(journal, units)
+    elif journal.frontier is not None and journal.frontier[0] not in units:
+        raise ResumeError(f"{home.output}: the input has fewer splits than when this output was begun; {AFRESH}")
+    retrying = None if choose is None else _begin_retry(journal, identity, choose)
+    segments = home.open_segments()
+    recovered = [] if journal.finished else _recover(segments, journal)
+    segments.trim()
     before = _before(journal.totals, recovered)
     finished = retrying.finished(units) if retrying is not None else {}
     return Opened(
@@ -103,11 +124,46 @@ def open_output(
     )
 
 
-def _journal(
-    home: Home, identity: JobIdentity, units: Sequence[Unit], if_exists: str, dead_letters: str | None
+def begin_afresh(
+    home: Home | RemoteHome, identity: JobIdentity, *, dead_letters: str | None, overwrite: bool
 ) -> Journal:
+    """Throw away what the home holds, and with `overwrite` the parts and dead letters too; begin a journal."""
+    home.clear()
+    if overwrite:
+        home.clear_output(dead_letters)
+    journal = home.open_journal()
+    journal.begin(identity, dead_letters=dead_letters)
+    sync(home.path)
+    crash_point("open.created")
+    return journal
+
+
+def progress_of(home: Home | RemoteHome, journal: Journal) -> Callable[[int], Progress]:
+    """Return what says how far a split is, by its number."""
+    finished, frontier = journal.finished, journal.frontier
+    begun = {unit.split for unit, _, _ in heads(home.segments)}
+
+    def progress(split: int) -> Progress:
+        if finished or (frontier is not None and (split < frontier[0].split or frontier == (Unit(split), END))):
+            return "done"
+        if split in begun or (frontier is not None and split <= frontier[0].split):
+            return "begun"
+        return "untouched"
+
+    return progress
+
+
+def _reopen_for_more(journal: Journal, units: Sequence[Unit]) -> None:
+    """Go on with a finished job where there are units of splits that it did not know."""
+    recorded = {record.number for record in journal.splits()}
+    known = [unit for unit in units if unit.split in recorded]
+    if recorded and known and len(known) < len(units):
+        journal.reopen((known[-1], END))
+
+
+def _journal(home: Home | RemoteHome, identity: JobIdentity, if_exists: str, dead_letters: str | None) -> Journal:
     if home.has_journal and if_exists == "resume":
-        journal = Journal(home.journal)
+        journal = home.open_journal()
         try:
             then = journal.identity
             if journal.retries:
@@ -118,12 +174,7 @@ def _journal(
             if journal.hopeless:
                 if_exists = "overwrite"
             elif then is not None and something_finished(home, journal):
-                check_same_job(str(home.output), then=then, now=identity, rows=_rows_finished(home, journal))
-                frontier = journal.frontier
-                if frontier is not None and frontier[0] not in units:
-                    raise ResumeError(
-                        f"{home.output}: the input has fewer splits than when this output was begun; {AFRESH}"
-                    )
+                check_same_job(str(home.output), then=then, now=identity, rows=rows_finished(home, journal))
                 return journal
         except BaseException:
             journal.close()
@@ -131,18 +182,11 @@ def _journal(
         journal.close()
     if dead_letters is not None and if_exists != "overwrite":
         _refuse_others_letters(dead_letters)
-    home.clear()
-    if if_exists == "overwrite":
-        home.clear_output(dead_letters)
-    journal = Journal(home.journal)
-    journal.begin(identity, dead_letters=dead_letters)
-    sync(home.path)
-    crash_point("open.created")
-    return journal
+    return begin_afresh(home, identity, dead_letters=dead_letters, overwrite=if_exists == "overwrite")
 
 
-def _journal_for_retry(home: Home, identity: JobIdentity) -> Journal:
-    journal = Journal(home.journal)
+def _journal_for_retry(home: Home | RemoteHome, identity: JobIdentity) -> Journal:
+    journal = home.open_journal()
     try:
         then = journal.identity
         if then is None or journal.hopeless or not (journal.finished or journal.retries):
@@ -154,12 +198,6 @@ def _journal_for_retry(home: Home, identity: JobIdentity) -> Journal:
         journal.close()
         raise
     return journal
-
-
-def _remove_segments(home: Home) -> None:
-    """Remove what a job left that ended before it could; a retry would take it for answers of its own."""
-    for name in os.listdir(home.segments):
-        os.unlink(os.path.join(home.segments, name))
 
 
 def _begin_retry(journal: Journal, identity: JobIdentity, choose: Choose) -> Retrying:
@@ -174,7 +212,7 @@ def _begin_retry(journal: Journal, identity: JobIdentity, choose: Choose) -> Ret
     return Retrying(journal.retrying())
 
 
-def something_finished(home: Home, journal: Journal) -> bool:
+def something_finished(home: Home | RemoteHome, journal: Journal) -> bool:
     """Say whether there is anything that a later run could go on from."""
     return (
         journal.finished
@@ -185,7 +223,8 @@ def something_finished(home: Home, journal: Journal) -> bool:
     )
 
 
-def _rows_finished(home: Home, journal: Journal) -> int:
+def rows_finished(home: Home | RemoteHome, journal: Journal) -> int:
+    """Count the rows in parts and in segments."""
     return journal.totals.rows + rows_beyond(home.segments, journal.frontier)
 
 
@@ -200,36 +239,41 @@ def _refuse_others_letters(folder: str) -> None:
         )
 
 
-def settle(sink: Sink, home: Home, journal: Journal, letters: DeadLetters | None) -> None:
+def settle(sink: Sink, home: Home | RemoteHome, journal: Journal, letters: DeadLetters | None) -> None:
     """Make visible what is committed, and remove what it has replaced; idempotent, since a crash may come at any time.
 
     Raises:
         SinkError: the disk or the sink refuses.
     """
-    parts = journal.parts()
-    for part in parts:
-        if not part.published:
-            sink.publish(part.receipt)
-            crash_point("settle.published")
+    for part in journal.parts(published=False):
+        sink.publish(part.receipt)
+        crash_point("settle.published")
     if letters is not None:
         settle_letters(journal, letters)
-    if replaced := journal.replaced():
-        for file in set(map(home.file_of, replaced)) - {home.file_of(part.receipt) for part in parts}:
+    if isinstance(home, Home) and (replaced := journal.replaced()):
+        for file in set(map(home.file_of, replaced)) - {home.file_of(part.receipt) for part in journal.parts()}:
             remove_quietly(file)
         crash_point("settle.removed")
         journal.forget_replaced()
     journal.mark_published()
 
 
-def check_parts(home: Home, journal: Journal) -> None:
+def check_parts(home: Home | RemoteHome, journal: Journal) -> None:
     """Return if the finished parts are as they were written.
 
     Raises:
         ResumeError: names one that is not.
     """
-    for part in journal.parts():
-        size = home.size_of(part.receipt)
-        if size is None or size == part.nbytes or (part.rewriting and size >= 0):
+    parts = journal.parts()
+    sizes = home.part_sizes() if parts else None
+    if sizes is None:
+        return
+    for part in parts:
+        receipt = PartReceipt.parse(part.receipt)
+        if receipt is None:
+            continue
+        size = sizes.get(receipt.name, -1)
+        if size == part.nbytes or (part.rewriting and size >= 0):
             continue
         name = home.name_of(part.receipt)
         what = "is missing" if size < 0 else f"has {size:,} bytes"
@@ -249,7 +293,19 @@ def _recover(segments: Segments, journal: Journal) -> list[Piece]:
         piece = Piece.of(clipped, now=0.0, saved=saved)
         piece.block = None  # read again when its turn comes
         found.append(piece)
-    return found
+    return _apart(found, segments)
+
+
+def _apart(pieces: list[Piece], segments: Segments) -> list[Piece]:
+    """Drop what overlaps: a run that had lost its output may have left rows in a store that another made anew."""
+    kept: list[Piece] = []
+    for piece in sorted(pieces, key=lambda p: (p.unit, p.start)):
+        if kept and kept[-1].unit == piece.unit and piece.start < kept[-1].end:
+            assert piece.saved is not None
+            segments.release(piece.saved)
+        else:
+            kept.append(piece)
+    return kept
 
 
 def _before(totals: Totals, pieces: list[Piece]) -> Totals:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.home import Home
     from headrace.engine.commit.journal import Journal, Totals
     from headrace.engine.commit.part import Part
+    from headrace.engine.commit.remote_home import RemoteHome
     from headrace.sinks.sink import Sink
 
 
@@ -28,7 +29,13 @@ class Publisher:
     """
 
     def __init__(
-        self, sink: Sink, home: Home, journal: Journal, letters: DeadLetters | None, *, retries: bool = False
+        self,
+        sink: Sink,
+        home: Home | RemoteHome,
+        journal: Journal,
+        letters: DeadLetters | None,
+        *,
+        retries: bool = False,
     ) -> None:
         self._sink = sink
         self._home = home
@@ -100,7 +107,7 @@ class Publisher:
         number, receipt = self._totals.letters, ""
         if failures:
             assert self._letters is not None, "checked when the failures came"
-            receipt = self._letters.prepare(number, failures)
+            receipt = self._home.stage(self._letters.prepare(number, failures), self._letters.path)
             crash_point("letters.prepared")
         return [LettersRecord(number=number, receipt=receipt, rows=len(failures), failed=tuple(failed))]
 
@@ -118,7 +125,8 @@ class Publisher:
                 if letters.rows:
                     assert self._letters is not None
                     kept = self._journal.lines_kept(letters.number)
-                    receipt = self._letters.excerpt(letters.receipt, kept, number=number)
+                    excerpt = self._letters.excerpt(letters.receipt, kept, number=number)
+                    receipt = self._home.stage(excerpt, self._letters.path)
                     replaced[letters.number] = LettersRecord(number=number, receipt=receipt, rows=len(kept))
                     number += 1
         crash_point("retry.prepared")

@@ -58,8 +58,10 @@ class Saved:
 class Segments:
     """The segment files of one output. Not thread-safe, but for `load`."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, suffix: str = "") -> None:
+        """Use a folder; `suffix` makes the names of new files unlike those of other runs."""
         self._folder = folder
+        self._suffix = suffix
         self._files: list[SegmentFile] = []
         self._current: SegmentFile | None = None
         self._next = 0
@@ -113,7 +115,7 @@ class Segments:
             path = os.path.join(self._folder, name)
             file = SegmentFile(path, os.open(path, os.O_RDWR))
             self._files.append(file)
-            self._next = max(self._next, int(name.split("-")[1].split(".")[0]) + 1)
+            self._next = max(self._next, int(name.removeprefix("segment-")[:6]) + 1)
             for offset, payload in records(file.descriptor):
                 found = list(frames_of(payload))
                 start, end = found[0][2].start, found[-1][2].end
@@ -125,6 +127,17 @@ class Segments:
                         yield block, Saved(file, offset + at, length)
                 file.size = offset + len(payload)
             os.ftruncate(file.descriptor, file.size)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files."""
+        return [os.path.basename(file.path) for file in self._files]
+
+    def roll(self) -> list[str]:
+        """Let the next record begin a new file; return the paths of the others, which grow no more."""
+        self._current = None
+        self.trim()
+        return [file.path for file in self._files]
 
     def trim(self) -> None:
         """Remove files that no piece needs (but for the one being written)."""
@@ -149,7 +162,7 @@ class Segments:
         full, self._current = self._current, None
         if full is not None and full.users == 0:
             self._remove(full)
-        path = os.path.join(self._folder, f"segment-{self._next:06d}.bin")
+        path = os.path.join(self._folder, f"segment-{self._next:06d}{self._suffix}.bin")
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except OSError as error:

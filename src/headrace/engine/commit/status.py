@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.engine.commit.home import HIDDEN, JOURNAL
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import Journal, SplitRecord
 from headrace.engine.commit.segments import rows_beyond
+from headrace.sinks.folder import local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +34,33 @@ class OutputStatus:
     splits: tuple[SplitRecord, ...] = ()
 
 
-def read_status(folder: str) -> OutputStatus:
-    """Read how far the job of a local output folder has come.
+def read_status(folder: str, *, storage_options: Mapping[str, Any] | None = None) -> OutputStatus:
+    """Read how far the job of an output, a folder or a URL, has come.
 
     >>> read_status("no-such-folder").state
     'never ran'
 
     Raises:
         ResumeError: the journal is damaged or of another version.
+        SinkError: the store cannot be reached.
     """
-    home = os.path.join(folder, HIDDEN)
-    path = os.path.join(home, JOURNAL)
-    if not os.path.exists(path):
-        return OutputStatus(folder=folder, state="never ran")
-    journal = Journal(path, read_only=True)
+    if local_path(folder) is not None:
+        home = os.path.join(folder, HIDDEN)
+        path = os.path.join(home, JOURNAL)
+        if not os.path.exists(path):
+            return OutputStatus(folder=folder, state="never ran")
+        return _status(folder, Journal(path, read_only=True), os.path.join(home, "segments"))
+    from headrace.engine.commit.remote_home import RemoteHome
+
+    remote = RemoteHome(folder, storage_options=storage_options)
+    try:
+        remote.restore()
+        return _status(folder, remote.open_journal(), remote.segments)
+    finally:
+        remote.release()
+
+
+def _status(folder: str, journal: Journal, segments: str) -> OutputStatus:
     try:
         identity = journal.identity
         if identity is None:
@@ -57,7 +74,7 @@ def read_status(folder: str) -> OutputStatus:
             nbytes=totals.nbytes,
             dead_letters=totals.dead_letters,
             dead_letters_folder=journal.dead_letters,
-            waiting_rows=rows_beyond(os.path.join(home, "segments"), journal.frontier),
+            waiting_rows=rows_beyond(segments, journal.frontier),
             identity=identity,
             splits=tuple(journal.splits()),
         )
