@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+STAGING = ".headrace/staging"
+"""Where an output in a store keeps what is not visible yet."""
+STAGED = "staged:"
+"""Begins the hidden name of what lies there. Not a URL: those may hold secrets, and journals shall not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartReceipt:
     """Where a prepared part lies hidden, and what it will be called.
@@ -35,7 +41,7 @@ class PartReceipt:
     name: str
     """File name within the output folder."""
     hidden: str
-    """The unfinished file: relative to the output folder if that is local, else absolute; or a staged URL."""
+    """The unfinished file: relative to the output folder if that is local, else absolute; or staged:NAME in a store."""
     nbytes: int
 
     def text(self) -> str:
@@ -100,17 +106,21 @@ def stage(receipt: str, *, folder: str, staging: Store, token: str) -> str:
     A receipt of another kind of sink is returned as it is.
     """
     part = PartReceipt.parse(receipt)
-    if part is None or "://" in part.hidden:
+    if part is None or part.hidden.startswith(STAGED):
         return receipt
     path = os.path.join(local_path(folder) or "", part.hidden)
     name = f"{token}-{part.name}"
     staging.put_file(path, name)
     os.unlink(path)
-    return dataclasses.replace(part, hidden=f"{staging.url}/{name}").text()
+    return dataclasses.replace(part, hidden=f"{STAGED}{name}").text()
 
 
-def publish(receipt: str, *, folder: str, storage_options: Mapping[str, Any] | None = None) -> None:
+def publish(
+    receipt: str, *, folder: str, storage_options: Mapping[str, Any] | None = None, staged_in: str | None = None
+) -> None:
     """Make a sealed file visible; does nothing when it is visible already.
+
+    `staged_in` is the URL of the staging, where that is not the folder's own.
 
     Raises:
         ResumeError: neither the hidden nor the visible file is there.
@@ -120,8 +130,8 @@ def publish(receipt: str, *, folder: str, storage_options: Mapping[str, Any] | N
     if part is None:
         raise SinkError(f"{folder}: the journal holds a part of another kind of output: {receipt}")
     root = local_path(folder)
-    if "://" in part.hidden:
-        _reveal(part, folder, storage_options)
+    if part.hidden.startswith(STAGED):
+        _reveal(part, folder, storage_options, staged_in)
         return
     if root is None:
         if os.path.exists(part.hidden):
@@ -218,13 +228,14 @@ def _move(hidden: str, final: str) -> None:
     sync(folder)
 
 
-def _reveal(part: PartReceipt, folder: str, storage_options: Mapping[str, Any] | None) -> None:
+def _reveal(part: PartReceipt, folder: str, storage_options: Mapping[str, Any] | None, staged_in: str | None) -> None:
     """Give a staged object its name. Whoever comes late finds nothing staged, and the object where it belongs."""
-    staging, _, staged = part.hidden.rpartition("/")
-    root = local_path(folder)
-    if root is None and part.hidden.startswith(f"{folder.rstrip('/')}/"):
+    root, staged = local_path(folder), part.hidden.removeprefix(STAGED)
+    own = f"{folder.rstrip('/')}/"
+    staging = staged_in or own + STAGING
+    if root is None and staging.startswith(own):
         store = Store(folder, storage_options)
-        if not store.move(part.hidden.removeprefix(f"{store.url}/"), part.name) and store.size(part.name) < 0:
+        if not store.move(f"{staging.removeprefix(own)}/{staged}", part.name) and store.size(part.name) < 0:
             raise _missing(f"{store.url}/{part.name}")
         return
     # Another place than the staging, such as a folder of dead letters in another bucket.

@@ -36,8 +36,10 @@ class DeadLetters:
         *,
         format: LettersFormat = "json",
         storage_options: Mapping[str, Any] | None = None,
+        staged_in: str | None = None,
     ) -> None:
         self.path = path
+        self._staged_in = staged_in
         self._storage_options = storage_options
         self._staging = staging
         self._format = format
@@ -66,7 +68,7 @@ class DeadLetters:
 
     def publish(self, receipt: str) -> None:
         """Make a file visible; idempotent."""
-        folder.publish(receipt, folder=self.path, storage_options=self._storage_options)
+        folder.publish(receipt, folder=self.path, storage_options=self._storage_options, staged_in=self._staged_in)
 
     def excerpt(self, receipt: str, lines: Sequence[int], *, number: int) -> str:
         """Prepare a file that holds the given letters of another one, in the same format."""

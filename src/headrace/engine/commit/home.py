@@ -63,6 +63,10 @@ class Home:
         return os.path.join(self.path, "segments")
 
     @property
+    def staged_in(self) -> None:
+        """Nothing is staged elsewhere than on the disk."""
+
+    @property
     def answers(self) -> str:
         """The folder of answers that are durable before their rows are."""
         return os.path.join(self.path, "answers")

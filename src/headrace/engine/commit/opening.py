@@ -96,7 +96,13 @@ def open_output(
     where = dead_letters or journal.dead_letters
     letters = None
     if where:
-        letters = DeadLetters(where, home.staging, format=letters_format, storage_options=home.storage_options)
+        letters = DeadLetters(
+            where,
+            home.staging,
+            format=letters_format,
+            storage_options=home.storage_options,
+            staged_in=home.staged_in,
+        )
     settle(sink, home, journal, letters)
     crash_point("open.published")
     check_parts(home, journal)

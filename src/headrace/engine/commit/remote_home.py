@@ -14,7 +14,7 @@ from headrace.engine.commit.mirror import SegmentMirror
 from headrace.engine.commit.remote_log import RemoteLog
 from headrace.engine.commit.segments import Segments
 from headrace.sinks.disk import cannot_write
-from headrace.sinks.folder import PartReceipt, stage
+from headrace.sinks.folder import STAGING, PartReceipt, stage
 from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from headrace.errors import HeadraceError
 
 SEGMENTS = f"{HIDDEN}/segments"
-STAGING = f"{HIDDEN}/staging"
 
 
 class RemoteHome:
@@ -56,6 +55,11 @@ class RemoteHome:
     @property
     def segments(self) -> str:
         return os.path.join(self.path, "segments")
+
+    @property
+    def staged_in(self) -> str:
+        """The URL of what is staged."""
+        return self._staged.url
 
     @property
     def answers(self) -> str:
