@@ -93,6 +93,9 @@ class MissingDependencyError(HeadraceError):
 class SourceError(HeadraceError):
     """The input cannot be read; the message names the file."""
 
+    may_pass: bool = False
+    """Whether it may well go away by itself, like a connection that broke."""
+
 
 class NoInputError(SourceError):
     """A path or pattern matches no file at all (an empty file is not an error)."""

@@ -69,6 +69,11 @@ def test_a_cache_that_lies_elsewhere_is_refused(capsys: Printed) -> None:
     assert "is no folder of this machine" in capsys.readouterr().err
 
 
+def test_a_model_with_a_time_limit_gets_a_process_of_its_own(capsys: Printed) -> None:
+    assert infer("--timeout-secs", "60", "--explain") == 0
+    assert "1 worker process" in capsys.readouterr().out
+
+
 def test_one_column_goes_as_it_is() -> None:
     assert infer("--inputs", "text") == 0
     assert rows("out")[0] == {"id": 0, "text": "good", "prediction": "GOOD", "model_id": "Upper"}

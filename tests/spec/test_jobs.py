@@ -80,6 +80,15 @@ def test_a_cache_is_a_folder_or_has_bytes_too() -> None:
         jobs("[{infer: {handler: 'steps:Upper', cache: {path: kept, max_bytes: 5}}}]")
 
 
+def test_time_limits_reach_the_step_and_the_model() -> None:
+    (job,) = jobs(
+        "[{map: {function: 'steps:clean', timeout_secs: 1.5}}, {infer: {handler: 'steps:Upper', timeout_secs: 2}}]"
+    )
+    model = job.node.upstream
+    assert (model.spec.timeout_secs, model.isolation) == (2, "process")
+    assert (model.upstream.step.timeout_secs, model.upstream.isolation) == (1.5, "process")
+
+
 def test_a_retry_that_makes_no_sense_is_told_with_its_place() -> None:
     with pytest.raises(SpecError, match=r"steps\[0\].map: Retry\(backoff_secs=9"):
         jobs("[{map: {function: 'steps:clean', retry: {backoff_secs: 9, max_backoff_secs: 1}}}]")

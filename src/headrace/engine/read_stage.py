@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.join import joined
 from headrace.engine.memory import give_back
 from headrace.engine.pace import HAND_ON_SECS
+from headrace.engine.rereading import reread
 from headrace.engine.stage_run import StageRun
 from headrace.engine.user_batches import no_rows
 from headrace.errors import HeadraceError, SourceError
@@ -74,7 +75,7 @@ class ReadStage(StageRun):
         self._retrying = retrying
         self._next = 0
         self._take = threading.Lock()
-        self._counts = {"read": 0, "found": 0, "rows": 0, "failed": 0, "bytes": 0}
+        self._counts = {"read": 0, "found": 0, "rows": 0, "failed": 0, "bytes": 0, "retried": 0}
 
     def work(self, number: int, clock: StageClock) -> None:
         """Read one split after another."""
@@ -137,7 +138,7 @@ class ReadStage(StageRun):
         split, unit = self._splits[index], Unit(self._base + index)
         self._on_split(index)
         try:
-            for block in up_to_end(coalesced(self._node.source.read(split, columns=self._node.columns))):
+            for block in up_to_end(coalesced(self._blocks_of(split))):
                 block = replace(block, unit=unit)
                 if self._retrying is not None:
                     block = self._retrying.select(block)
@@ -156,6 +157,14 @@ class ReadStage(StageRun):
         except OSError as error:
             raise SourceError(f"{split.label} cannot be read: {error}") from error
 
+    def _blocks_of(self, split: Split) -> Iterator[Block]:
+        source, columns = self._node.source, self._node.columns
+        return reread(
+            lambda: source.read(split, columns=columns),
+            pause=self.state.pause,
+            retried=lambda: self._count("retried", 1),
+        )
+
     def _count(self, key: str, delta: int) -> None:
         with self._take:
             self._counts[key] += delta
@@ -172,6 +181,7 @@ class ReadStage(StageRun):
             failed=counts["failed"],
             bytes_total=sum(split.size_bytes for split in self._splits),
             bytes_read=counts["bytes"],
+            retried=counts["retried"],
             passed_over=getattr(self._node.source, "passed_over", 0),
         )
 

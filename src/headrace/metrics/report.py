@@ -116,6 +116,8 @@ def _source_row(source: SourceStatistics) -> list[str]:
         row.append(f"{source.splits_found_finished:,} found finished")
     if source.failed:
         row.append(f"{source.failed:,} unreadable")
+    if source.retried:
+        row.append(count(source.retried, "retry", "retries"))
     if source.passed_over:
         row.append(f"{count(source.passed_over, 'file')} passed over")
     if source.bytes_total:

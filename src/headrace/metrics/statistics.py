@@ -138,6 +138,8 @@ class SourceStatistics:
     failed: int = 0
     bytes_total: int = 0
     bytes_read: int = 0
+    retried: int = 0
+    """Times that reading went on behind a fault of the network."""
     passed_over: int = 0
     """Files that the pattern for this kind of file does not take (notes.txt among pictures)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -198,15 +199,28 @@ def unreadable(path: str, error: BaseException) -> SourceError:
             f"cannot read {path}: permission denied; check the file's owner and mode, or your credentials"
         )
     if is_url(path) and not isinstance(error, pa.ArrowInvalid):
-        return SourceError(
+        failed = SourceError(
             f"cannot read {path}: {str(error).rstrip('.') or type(error).__name__}; check the URL, the network, your "
             "credentials and storage_options="
         )
+        failed.may_pass = _of_the_network(error)
+        return failed
     if codec_of(path):
         return SourceError(
             f"cannot read {path}: {error}; it may be truncated or not {codec_of(path)} at all: fetch or pack it again"
         )
     return SourceError(f"cannot read {path}: {str(error).rstrip('.')}; it may be damaged: check it, or fetch it again")
+
+
+def _of_the_network(error: BaseException) -> bool:
+    """Say whether an error of a client may be gone at the next attempt; their types are as many as the clients.
+
+    >>> _of_the_network(ConnectionResetError()), _of_the_network(ValueError("no such option"))
+    (True, False)
+    """
+    if isinstance(error, OSError):
+        return not isinstance(error, (IsADirectoryError, NotADirectoryError))
+    return re.search("Timeout|Connect|Payload|IncompleteRead|Streaming", type(error).__name__) is not None
 
 
 def _mask(error: BaseException | None) -> None:

@@ -1,0 +1,120 @@
+"""Rereading: faults of the network cost time and no row; other errors, and lasting ones, are told."""
+
+import json
+
+import fsspec
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.engine.rereading import reread
+from headrace.errors import NoInputError, SourceError
+from headrace.plan.retry import Retry
+from headrace.records.block import dense_block
+from headrace.sources.storage import unreadable
+
+
+def fault(may_pass: bool = True) -> SourceError:
+    error = SourceError("the connection broke")
+    error.may_pass = may_pass
+    return error
+
+
+def flaky(cuts_by_attempt, rows: int):
+    """Read a split in blocks cut otherwise at each attempt; an attempt breaks where its cuts end before the split does."""
+    attempts = iter(cuts_by_attempt)
+
+    def read():
+        first = 0
+        for size in next(attempts, [rows]):
+            size = min(size, rows - first)
+            if size:
+                yield dense_block(pa.record_batch({"x": list(range(first, first + size))}), split=0, first=first)
+            first += size
+        if first < rows:
+            raise fault()
+
+    return read
+
+
+@given(rows=st.integers(0, 30), cuts=st.lists(st.lists(st.integers(1, 10), max_size=5), max_size=3))
+def test_each_row_comes_once_wherever_the_connection_breaks(rows, cuts) -> None:
+    pauses: list[float] = []
+    told: list[int] = []
+    blocks = list(reread(flaky(cuts, rows), pause=pauses.append, retried=lambda: told.append(1), retry=Retry(4)))
+    assert [x for block in blocks for x in block.batch.column("x").to_pylist()] == list(range(rows))
+    assert [n for block in blocks for n in block.ordinal_array().tolist()] == list(range(rows))
+    assert len(pauses) == len(told)
+
+
+def test_a_fault_that_lasts_is_told_after_all_attempts() -> None:
+    pauses: list[float] = []
+    with pytest.raises(SourceError, match="broke"):
+        list(reread(flaky([[]] * 9, 5), pause=pauses.append, retried=lambda: None, retry=Retry(3)))
+    assert len(pauses) == 2
+
+
+def test_progress_gives_the_attempts_back() -> None:
+    cuts = [[1 + i] for i in range(9)]
+    assert len(list(reread(flaky(cuts, 10), pause=lambda secs: None, retried=lambda: None, retry=Retry(2)))) == 10
+
+
+def test_what_does_not_pass_by_itself_is_told_at_once() -> None:
+    def read():
+        raise fault(may_pass=False)
+        yield
+
+    with pytest.raises(SourceError):
+        list(reread(read, pause=lambda secs: pytest.fail("it waited"), retried=lambda: None))
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "passes"),
+    [
+        ("s3://b/a.csv", ConnectionResetError(), True),
+        ("s3://b/a.csv", TimeoutError(), True),
+        ("s3://b/a.csv", type("ClientPayloadError", (Exception,), {})(), True),
+        ("s3://b/a.csv", PermissionError(), False),
+        ("s3://b/a.csv", ValueError("no such option"), False),
+        ("a.csv", OSError("I/O error"), False),
+    ],
+)
+def test_faults_of_the_network_are_known(path, error, passes) -> None:
+    assert unreadable(path, error).may_pass is passes
+
+
+def test_a_file_that_is_gone_does_not_come_back() -> None:
+    assert isinstance(unreadable("s3://b/a.csv", FileNotFoundError()), NoInputError)
+    assert not unreadable("s3://b/a.csv", FileNotFoundError()).may_pass
+
+
+def test_a_run_goes_on_behind_a_broken_connection(tmp_path, monkeypatch) -> None:
+    faults: list[str] = []
+    opened = MemoryFileSystem._open
+
+    def breaking(self, path, mode="rb", **options):
+        file = opened(self, path, mode, **options)
+        whole = file.read
+
+        def read(size=-1):
+            if faults and file.tell() > 0:
+                raise ConnectionResetError(faults.pop())
+            return whole(size)
+
+        file.read = read
+        return file
+
+    lines = "".join(json.dumps({"id": i, "text": "x" * 100}) + "\n" for i in range(200_000))
+    fsspec.filesystem("memory").pipe_file("/rereading/in.jsonl", lines.encode())
+    ds = hr.read_json("memory://rereading/in.jsonl")
+    ds.schema()
+    monkeypatch.setattr(MemoryFileSystem, "_open", breaking)
+    faults += ["reset by peer", "reset by peer"]
+    result = ds.write_parquet(tmp_path / "out").run()
+    assert (faults, result.rows_written, result.statistics.sources[0].retried) == ([], 200_000, 2)
+    assert "2 retries" in str(result.report())
+    assert hr.read_parquet(tmp_path / "out").select("id").to_arrow()["id"].to_pylist() == list(range(200_000))
+    fsspec.filesystem("memory").rm("/rereading", recursive=True)
