@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import SinkError
+from tests.field.running import rows_in
 
 HELSINKI, NEW_YORK = ZoneInfo("Europe/Helsinki"), ZoneInfo("America/New_York")
 NOON = dt.datetime(2024, 6, 1, 12, tzinfo=HELSINKI)
@@ -91,6 +93,76 @@ def test_nan_and_infinity() -> None:
     assert list(map(repr, in_parquet)) == list(map(repr, in_csv)) == list(map(repr, values))
     in_json = [row["x"] for row in hr.read_json("json").take(5)]
     assert list(map(repr, in_json)) == list(map(repr, [None, *values[1:]]))
+
+
+BAD: dict[str, tuple[Any, Any, list[str], str]] = {  # a sound value, a bad one, in which files it is bad, and why
+    "half a character": ("sound", "\ud800", KINDS, "lone surrogate.*encode"),
+    "half a character inside": ({"a": ["x"]}, {"a": ["\udfff"]}, KINDS, "lone surrogate"),
+    "a set": ([1], {1, 2}, KINDS, r"Python objects \(set\)"),
+    "an integer beyond 64 bits": (7, 2**70 + 1, ["parquet"], "an integer beyond 64 bits"),
+    "no number as a decimal": (Decimal("1.5"), Decimal("NaN"), ["parquet"], "Decimal"),
+    "keys that are no text": ({"a": "x"}, {1: "x"}, ["parquet"], "dict"),
+    "a time of no zone among others": (NOON, dt.datetime(2024, 6, 1), ["parquet"], "tz=Europe/Helsinki"),
+    "text among numbers": (1, "x", ["parquet"], "is string here"),
+    "a number too long to write": (1, 10**5_000, KINDS, "thousands of digits"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", BAD)
+def test_a_value_that_a_file_cannot_hold_costs_its_row(name: str, kind: str) -> None:
+    sound, bad, bad_in, why = BAD[name]
+    values = [sound, bad, sound]
+    ds = hr.range(3).map(lambda row: {"id": row["id"], "x": values[row["id"]]})
+    result = getattr(ds, f"write_{kind}")("out").run(on_error="dead_letter")
+    if kind not in bad_in:
+        assert (result.rows_written, result.failed) == (3, 0)
+        return
+    assert (result.rows_written, result.failed) == (2, 1)
+    assert [row["id"] for row in hr_rows(kind)] == [0, 2]
+    (letter,) = rows_in("out/_dead_letters")
+    assert re.search(why, letter["message"]), letter["message"]
+    assert letter["position"] == 1
+    assert letter["row"]["id"] == 1
+    with pytest.raises(SinkError, match="'x'"):
+        getattr(ds, f"write_{kind}")("again").run()
+
+
+def hr_rows(kind: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = getattr(hr, f"read_{kind}")("out").take(99)
+    return rows
+
+
+FAR = pa.array([0, 2**40], pa.timestamp("s"))
+TWICE = pa.array([[("a", 1)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+HALF_DAY = pa.array([0, 1]).view(pa.date64())
+COLUMNS = {
+    "a time beyond calendars": (FAR, ["json", "csv"]),
+    "a key twice": (TWICE, ["json", "csv"]),
+    "half a day": (HALF_DAY, KINDS),
+    "seconds beyond milliseconds": (pa.array([0, 2**62], pa.timestamp("s")), KINDS),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_cell_of_a_table_that_a_file_cannot_hold_costs_its_row(name: str, kind: str) -> None:
+    column, bad_in = COLUMNS[name]
+    ds = hr.from_arrow(pa.table({"id": [0, 1], "x": column}))
+    result = getattr(ds, f"write_{kind}")("out").run(on_error="dead_letter")
+    assert result.failed == (kind in bad_in)
+    assert [row["id"] for row in hr_rows(kind)] == ([0] if kind in bad_in else [0, 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("type_", [pa.month_day_nano_interval(), pa.dense_union([pa.field("a", pa.int8())])])
+def test_types_that_files_have_nothing_for_are_refused_before_anything_runs(kind: str, type_: pa.DataType) -> None:
+    seen: list[int] = []
+    table = pa.table({"id": [1], "x": pa.nulls(1, type_)})
+    ds = hr.from_arrow(table).add_column("y", lambda row: seen.append(row["id"]), isolation="thread")
+    with pytest.raises(SinkError, match="column 'x' is .*cannot hold.*drop"):
+        getattr(ds, f"write_{kind}")("out").run()
+    assert not list(Path("out").glob("part-*"))
 
 
 PAIRS = pa.table(

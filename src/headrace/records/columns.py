@@ -50,7 +50,7 @@ def to_column(values: Any, *, like: pa.DataType | None = None) -> pa.Array:
 
 
 def from_column(column: pa.Array) -> list[Any]:
-    """Return the values of a column as Python objects; tensors come as numpy arrays.
+    """Return the values of a column as Python objects; tensors come as numpy arrays, far times as numpy's.
 
     >>> from_column(pa.array([1, None]))
     [1, None]
@@ -64,7 +64,10 @@ def from_column(column: pa.Array) -> list[Any]:
         return [row if valid else None for row, valid in zip(column.to_numpy_ndarray(), there, strict=True)]
     if has_extension(column.type):
         return _from_nested(column)
-    result: list[Any] = column.to_pylist()
+    try:
+        result: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):  # times that Python's own cannot tell
+        return _beyond_python(column)
     return result
 
 
@@ -174,6 +177,13 @@ def _from_numpy(values: NDArray[Any]) -> pa.Array:
             return pa.ListArray.from_arrays(offsets.astype(np.int32), flat)
         return pa.LargeListArray.from_arrays(offsets, flat)
     return stacked_tensor_array(values)
+
+
+def _beyond_python(column: pa.Array) -> list[Any]:
+    if not pa.types.is_temporal(column.type):
+        return _from_nested(column)
+    valid = column.is_valid().to_pylist()
+    return [value if there else None for value, there in zip(column.to_numpy(zero_copy_only=False), valid, strict=True)]
 
 
 def _from_nested(column: pa.Array) -> list[Any]:

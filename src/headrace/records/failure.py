@@ -9,12 +9,18 @@ import traceback as tb
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headrace.masking import masked
 
 MAX_TRACEBACK_CHARS = 8_000
 
 MAX_DEPTH = 50
 """Levels of nesting that are written as such; what lies deeper is shown as Python shows it."""
+
+
+MAX_BITS = 10_000
+"""Of integers that are written in decimal digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,8 @@ def row_as_json(row: Any) -> str:
 def _encode(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": base64.b64encode(bytes(value)).decode("ascii")}
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return str(value)
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "isoformat"):
@@ -109,6 +117,8 @@ def _plain(value: Any, *, depth: int) -> Any:
     """Return what JSON can hold of a value that it cannot hold as it is."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        return hex(value)  # Python turns no more than a few thousand decimal digits into text
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     try:

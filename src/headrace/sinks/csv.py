@@ -21,7 +21,7 @@ from headrace.records.types import is_bytes, is_text
 from headrace.sinks import folder
 from headrace.sinks.columns import refuse_duplicates, refuse_untold
 from headrace.sinks.json_text import base64_texts, json_texts, plain_array, seconds
-from headrace.sinks.misfits import refuse, text_misfits
+from headrace.sinks.misfits import text_misfits
 from headrace.sinks.rows import LineRows
 from headrace.sinks.text_part import TextPart, encoded_bytes, packed, suffix_of, unpacked
 
@@ -103,16 +103,15 @@ class CsvSink:
 
 
 def write_rows(batch: pa.RecordBatch, file: Any) -> None:
-    """Write rows to a file.
+    """Write rows, none of them a misfit, to a file.
 
     Raises:
-        SinkError: the rows have no columns, or hold what CSV cannot.
+        SinkError: the rows have no columns.
     """
     import pyarrow.csv as pacsv
 
     if batch.num_columns == 0:
         raise SinkError("write_csv: the rows have no columns, which CSV cannot hold")
-    refuse(text_misfits(batch), sink="write_csv")
     pacsv.write_csv(as_cells(batch), file, pacsv.WriteOptions(include_header=False))
 
 
@@ -165,6 +164,6 @@ def _cells(array: pa.Array) -> pa.Array:
         return array.cast(pa.timestamp(type_.unit, "UTC"))
     if pa.types.is_duration(type_):
         return seconds(array)
-    if pa.types.is_primitive(type_) or pa.types.is_decimal(type_):
+    if (pa.types.is_primitive(type_) and not pa.types.is_interval(type_)) or pa.types.is_decimal(type_):
         return array
     return json_texts(array)

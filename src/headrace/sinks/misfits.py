@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import SinkError
 from headrace.records.alike import without_arrays
 from headrace.records.columns import from_column, to_column
 from headrace.records.lists import is_any_list, items_of
@@ -16,7 +15,7 @@ from headrace.records.types import has_objects, types_within
 from headrace.sinks.json_value import NoJsonError, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,12 +54,6 @@ def parquet_misfits(batch: pa.RecordBatch) -> dict[int, str]:
     {1: "column 'x' holds an integer beyond 64 bits; turn it into text or a float in a map step"}
     """
     return _misfits(batch, _column_trouble, (_FAR_SECOND, _HALF_DAY))
-
-
-def refuse(misfits: Mapping[int, str], *, sink: str) -> None:
-    """Raise SinkError for the first of the rows, for callers who have nowhere to put them."""
-    for why in misfits.values():
-        raise SinkError(f"{sink}: {why}")
 
 
 def _misfits(batch: pa.RecordBatch, trouble: Callable[[Any], str | None], doubts: Sequence[Doubt]) -> dict[int, str]:

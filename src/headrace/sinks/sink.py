@@ -87,6 +87,7 @@ class ChoosySink(Sink, Protocol):
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
         """Return the rows that the format cannot hold, each with why and what to do about it; {} when it holds all.
 
-        Called with every batch before it is written, so it looks at types first, and at values where these leave doubt.
+        Called with every batch, and only what fits is written; so it looks at types first, and at values where these
+        leave doubt.
         """
         ...
