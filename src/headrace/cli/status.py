@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -12,13 +13,19 @@ from headrace.cli.outcome import debuggable
 from headrace.metrics.quantities import amount, count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.engine.commit.input_status import InputStatus
     from headrace.engine.commit.status import OutputStatus
 
 EPILOG = """\b
 Examples:
   headrace status out/
   headrace status out/ --json
+  headrace status s3://bucket/out/
 """
+
+SHOWN = 10
 
 
 @click.command(epilog=EPILOG)
@@ -26,9 +33,9 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debuggable
 def status(folder: str, as_json: bool) -> None:
-    """Show how far the job is that writes to OUT.
+    """Show how far the job is that writes to OUT, a folder or a URL.
 
-    Finished or not, rows, parts, dead letters. Disturbs no run.
+    Finished or not, rows, parts, dead letters, and the input file by file: done, open, failed. Disturbs no run.
     """
     from headrace.engine.commit.status import read_status
 
@@ -48,6 +55,24 @@ def text_of(status: OutputStatus) -> str:
         lines.append(f"  {count(status.waiting_rows, 'row')} finished and waiting for their part")
     if status.dead_letters:
         lines.append(f"  {count(status.dead_letters, 'dead letter')} in {status.dead_letters_folder}")
+    lines += _inputs(status.inputs)
     if status.state == "unfinished":
         lines.append("  run the same command again to go on")
     return "\n".join(lines)
+
+
+def _inputs(inputs: Sequence[InputStatus]) -> list[str]:
+    """Count the input by state, and name what is not done or has failed rows."""
+    if not inputs:
+        return []
+    states = Counter[str]()
+    for piece in inputs:
+        states[piece.state] += len(piece.names)
+    told = ", ".join(f"{states[state]:,} {state}" for state in ("done", "open", "waiting", "given up") if states[state])
+    remarkable = [piece for piece in inputs if piece.state in ("open", "given up") or piece.failed]
+    lines = [
+        f"    {piece.label}: {piece.state}" + (f", {count(piece.failed, 'row')} failed" if piece.failed else "")
+        for piece in remarkable[:SHOWN]
+    ]
+    more = [f"    and {len(remarkable) - SHOWN} more"] if len(remarkable) > SHOWN else []
+    return [f"  input: {told}", *lines, *more]

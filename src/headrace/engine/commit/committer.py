@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
+    from headrace.engine.commit.input_status import Progress
     from headrace.engine.commit.journal import SplitRecord
-    from headrace.engine.commit.opening import Choose, Progress
+    from headrace.engine.commit.opening import Choose
     from headrace.engine.commit.retrying import Retrying
     from headrace.records.block import Unit
     from headrace.sinks.sink import Sink
@@ -161,7 +162,7 @@ class Committer:
 
     def progress(self) -> Callable[[int], Progress]:
         """Return what says how far a split is, by its number."""
-        return progress_of(self._home, self._journal)
+        return progress_of(self._journal, self._home.segments)
 
     def open(self, units: Sequence[Unit] | None = None, *, closed: Iterable[int] = ()) -> None:
         """Mend what a crash left, and begin to take blocks of `units`; claims the output if that has not been done.

@@ -414,6 +414,12 @@ class Journal:
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    def failed_by_split(self) -> dict[int, int]:
+        """Return how many rows of each split are in the dead letters."""
+        with self._lock, self._errors():
+            found = self._db.execute("select split, count(*) from failed group by split").fetchall()
+        return dict(found)
+
     def mark_published(self) -> None:
         """Note that everything committed so far is visible."""
         with self._transaction():

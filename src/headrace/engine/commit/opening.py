@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.dead_letters import DeadLetters
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.done import Range
     from headrace.engine.commit.failed import FailedRow
     from headrace.engine.commit.identity import JobIdentity
+    from headrace.engine.commit.input_status import Progress
     from headrace.engine.commit.journal import Journal
     from headrace.engine.commit.remote_home import RemoteHome
     from headrace.engine.commit.segments import Segments
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     Choose: TypeAlias = Callable[[Sequence[FailedRow]], Sequence[RetriedRow]]
     """Which of the failed rows a retry runs again."""
-
-Progress: TypeAlias = Literal["untouched", "begun", "done"]
 
 
 def home_of(folder: str | None, *, storage_options: Mapping[str, Any] | None = None) -> Home | RemoteHome:
@@ -144,15 +143,19 @@ def begin_afresh(
     return journal
 
 
-def progress_of(home: Home | RemoteHome, journal: Journal) -> Callable[[int], Progress]:
-    """Return what says how far a split is, by its number."""
+def progress_of(journal: Journal, segments: str) -> Callable[[int], Progress]:
+    """Return what says how far a split is, by its number; `segments` is the folder of segments."""
     finished, frontier = journal.finished, journal.frontier
-    begun = {unit.split for unit, _, _ in heads(home.segments)}
+    begun = {unit.split for unit, _, _ in heads(segments)}
+    # Where rows are mixed on the way, the frontier lies in an order of its own.
+    mixed = frontier is not None and frontier[0].split not in {record.number for record in journal.splits()}
 
     def progress(split: int) -> Progress:
-        if finished or (frontier is not None and (split < frontier[0].split or frontier == (Unit(split), END))):
+        if finished:
             return "done"
-        if split in begun or (frontier is not None and split <= frontier[0].split):
+        if frontier is not None and not mixed and (split < frontier[0].split or frontier == (Unit(split), END)):
+            return "done"
+        if split in begun or (frontier is not None and (mixed or split <= frontier[0].split)):
             return "begun"
         return "untouched"
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.engine.commit.home import HIDDEN, JOURNAL
 from headrace.engine.commit.identity import JobIdentity
-from headrace.engine.commit.journal import Journal, SplitRecord
+from headrace.engine.commit.input_status import InputStatus, input_status
+from headrace.engine.commit.journal import Journal
+from headrace.engine.commit.opening import progress_of
 from headrace.engine.commit.segments import rows_beyond
 from headrace.sinks.folder import local_path
 
@@ -31,7 +33,8 @@ class OutputStatus:
     waiting_rows: int = 0
     """Finished rows that wait in segments for their part."""
     identity: JobIdentity = field(default_factory=JobIdentity)
-    splits: tuple[SplitRecord, ...] = ()
+    inputs: tuple[InputStatus, ...] = ()
+    """The input, file by file."""
 
 
 def read_status(folder: str, *, storage_options: Mapping[str, Any] | None = None) -> OutputStatus:
@@ -76,7 +79,7 @@ def _status(folder: str, journal: Journal, segments: str) -> OutputStatus:
             dead_letters_folder=journal.dead_letters,
             waiting_rows=rows_beyond(segments, journal.frontier),
             identity=identity,
-            splits=tuple(journal.splits()),
+            inputs=input_status(journal.splits(), progress_of(journal, segments), journal.failed_by_split()),
         )
     finally:
         journal.close()
