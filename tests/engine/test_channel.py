@@ -224,3 +224,13 @@ def test_settling_gives_up_where_nobody_consumes_and_where_all_is_over() -> None
     channel.settle(0.001)
     channel.cancel()
     channel.settle(60)
+
+
+def test_the_gate_is_closed_while_a_keeper_fills_the_disk() -> None:
+    gate = Gate(budget_bytes=10)
+    gate.crowd(1, 3)
+    assert gate.closed
+    gate.wait(3)
+    gate.crowd(1, None)
+    gate.wait(7)
+    assert not gate.closed

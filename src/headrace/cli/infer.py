@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.flags import speaking_in_flags
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import changing, memory, prints_aside, reporting, run_jobs, show_plan
+from headrace.cli.running import changing, limited, prints_aside, reporting, run_jobs, show_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +151,7 @@ class Request:
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @click.option("--explain", "explain_only", is_flag=True, help="Show the plan; run nothing.")
 @changing
-@memory
+@limited
 @reporting
 @debuggable
 def infer(
@@ -165,6 +165,7 @@ def infer(
     on_change: str | None,
     num_cpus: int | None,
     memory_limit: str | None,
+    disk_limit: str | None,
     explain_only: bool,
     quiet: bool,
     as_json: bool,
@@ -197,6 +198,7 @@ def infer(
             on_change=on_change,
             num_cpus=num_cpus,
             memory_limit=memory_limit,
+            disk_limit=disk_limit,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli.outcome import checking, debuggable
-from headrace.cli.running import changing, memory, prints_aside, reporting, run_jobs
+from headrace.cli.running import changing, limited, prints_aside, reporting, run_jobs
 
 EPILOG = """\b
 Paths and modules in the file are relative to the current folder. The shape of the file: headrace schema.
@@ -28,7 +28,7 @@ Examples:
 @click.option("--retry-failed", is_flag=True, help="Run the failed rows of the outputs again, and nothing else.")
 @click.option("--overwrite", is_flag=True, help="Start afresh: throw away what earlier runs wrote.")
 @changing
-@memory
+@limited
 @reporting
 @debuggable
 def run(
@@ -40,6 +40,7 @@ def run(
     overwrite: bool,
     on_change: str | None,
     memory_limit: str | None,
+    disk_limit: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -66,5 +67,6 @@ def run(
         on_change=on_change or spec.run.on_change,
         num_cpus=spec.run.num_cpus,
         memory_limit=memory_limit or spec.run.memory_limit,
+        disk_limit=disk_limit or spec.run.disk_limit,
         stall_warning_secs=spec.run.stall_warning_secs,
     )

@@ -39,10 +39,12 @@ def changing(command: FunctionT) -> FunctionT:
     return click.option("--on-change", type=choice, callback=in_python, help=told)(command)
 
 
-def memory(command: FunctionT) -> FunctionT:
-    """Add --memory-limit to a command."""
-    limit = "What the run may use with its workers, such as 4GB (60 % of what there is, if not given)."
-    return click.option("--memory-limit", metavar="SIZE", help=limit)(command)
+def limited(command: FunctionT) -> FunctionT:
+    """Add --memory-limit and --disk-limit to a command."""
+    memory = "What the run may use with its workers, such as 4GB (60 % of what there is, if not given)."
+    disk = "What finished rows may take on the disk while they wait for earlier ones, such as 20GB."
+    command = click.option("--disk-limit", metavar="SIZE", help=disk)(command)
+    return click.option("--memory-limit", metavar="SIZE", help=memory)(command)
 
 
 @contextmanager

@@ -42,6 +42,7 @@ class Job:
         on_change: OnChange = "fail",
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
+        disk_limit: int | str | None = None,
         stall_warning_secs: float | None = 300.0,
         progress: str | bool = False,
     ) -> RunResult:
@@ -57,6 +58,7 @@ class Job:
             on_change=on_change,
             num_cpus=num_cpus,
             memory_limit=memory_limit,
+            disk_limit=disk_limit,
             stall_warning_secs=stall_warning_secs,
             progress=progress,
         )
@@ -132,6 +134,7 @@ def run(
     on_change: OnChange = "fail",
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
+    disk_limit: int | str | None = None,
     stall_warning_secs: float | None = 300.0,
     progress: str | bool = False,
 ) -> RunResult:
@@ -155,6 +158,8 @@ def run(
         num_cpus: cores to use; by default those that the process may use.
         memory_limit: bytes, or text such as "1GB", for this process and its workers; by default 60 % of what the
             machine or its container has. Models and your own functions count, but cannot be held to it.
+        disk_limit: the same for finished rows that wait on the disk for earlier ones; by default what there is, down
+            to a reserve. Half of it used up, only what others wait for is read; all of it, the run ends.
         stall_warning_secs: a replica of a stage that makes no progress for so long is named in a warning, in the
             progress shown and in the report, with what it does; None: never. The run goes on.
         progress: True or "auto" shows progress (live on a terminal, plain lines elsewhere), also "rich" and "plain".
@@ -185,6 +190,7 @@ def run(
         on_change=on_change,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
+        disk_limit=disk_limit,
         stall_warning_secs=stall_warning_secs,
         progress=progress,
     )

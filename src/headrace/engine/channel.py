@@ -138,6 +138,7 @@ class Gate:
         self._budget = budget_bytes
         self._held = 0
         self._needed: dict[int, int] = {}
+        self._crowded: set[int] = set()
         self._pressed = False
         self._turn = threading.Lock()
         self._cancelled = False
@@ -153,6 +154,17 @@ class Gate:
             if needed_split is None:
                 self._needed.pop(keeper, None)
             else:
+                self._needed[keeper] = needed_split
+            self._changed.notify_all()
+
+    def crowd(self, keeper: int, needed_split: int | None) -> None:
+        """Close as long as a keeper's rows fill the disk, but for the split that it waits for (None: they do not)."""
+        with self._changed:
+            if needed_split is None:
+                self._crowded.discard(keeper)
+                self._needed.pop(keeper, None)
+            else:
+                self._crowded.add(keeper)
                 self._needed[keeper] = needed_split
             self._changed.notify_all()
 
@@ -174,7 +186,7 @@ class Gate:
     @property
     def closed(self) -> bool:
         """Whether readers are being kept from new splits."""
-        return self._pressed or self._held > self._budget
+        return self._pressed or bool(self._crowded) or self._held > self._budget
 
     def wait(self, split: int) -> None:
         """Wait until a split may be begun; one that somebody waits for may always be, or the run would stand still.

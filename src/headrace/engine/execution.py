@@ -12,6 +12,7 @@ from headrace.engine.balance import verdict
 from headrace.engine.budget import Budget
 from headrace.engine.channel import Cancelled
 from headrace.engine.choice import Choice
+from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch
@@ -65,6 +66,7 @@ class Execution:
         self._fused = fuse(plan, cores=options.cores)
         self._budget = Budget.of(options.memory_limit_bytes, stages=self._fused)
         self._memory = MemoryWatch(options.memory_limit_bytes)
+        self._disk = DiskBudget(options.disk_limit_bytes)
         self._closed = False
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -190,6 +192,7 @@ class Execution:
             rows_per_part=output.rows_per_part,
             memory_budget_bytes=self._budget.committer_bytes,
             backlog_bytes=self._budget.backlog_bytes,
+            disk=self._disk,
         )
         committer.claim()
         self._committers[id(output)] = committer

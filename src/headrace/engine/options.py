@@ -42,6 +42,8 @@ class ExecutionOptions:
     cores: int = 1
     memory_limit_bytes: int = UNLIMITED
     """For this process and its workers together."""
+    disk_limit_bytes: int | None = None
+    """For finished rows that wait on the disk for their part; None: what there is, down to a reserve."""
     stall_warning_secs: float | None = STALL_WARNING_SECS
     """Time without progress after which a replica is named; None: never."""
 
@@ -58,12 +60,13 @@ class ExecutionOptions:
         on_change: OnChange = "fail",
         num_cpus: int | None = None,
         memory_limit: int | str | None = None,
+        disk_limit: int | str | None = None,
         stall_warning_secs: float | None = STALL_WARNING_SECS,
     ) -> ExecutionOptions:
         """Make options, counting the cores and the memory that this process may use where none are named.
 
         Raises:
-            PlanError: `memory_limit` is no number of bytes.
+            PlanError: `memory_limit` or `disk_limit` is no number of bytes.
         """
         return cls(
             on_error=on_error,
@@ -74,6 +77,7 @@ class ExecutionOptions:
             failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
             cores=num_cpus or available_cores(),
             memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),
+            disk_limit_bytes=_bytes("disk_limit", disk_limit),
             stall_warning_secs=stall_warning_secs,
         )
 

@@ -46,12 +46,15 @@ class WriteStage(StageRun):
         steps: Mapping[str, Lane],
         empty_schema: Callable[[], pa.Schema | None],
         behind: Callable[[], Iterable[StageRun]],
+        gate: Gate,
     ) -> None:
         super().__init__(stage, state, Outlet([]), inbox)
         self.committer = committer
         self._owned, self._steps = owned_steps, steps
         self._empty_schema = empty_schema
         self._behind = behind
+        self._gate = gate
+        self._crowding = False
         self._causes: dict[str, str] = {}
         self.rows = 0
 
@@ -92,7 +95,14 @@ class WriteStage(StageRun):
             for piece in giants_apart(missing):
                 self.rows += piece.num_rows
                 self.committer.put(piece)
+        self._keep_disk_free()
         return True
+
+    def _keep_disk_free(self) -> None:
+        needed = self.committer.waits_for
+        if needed is not None or self._crowding:
+            self._gate.crowd(id(self), needed)
+        self._crowding = needed is not None
 
     def step_counts(self) -> Mapping[str, StepCounts]:
         """Sinks report for themselves."""

@@ -191,6 +191,7 @@ class Wiring:
                 steps=first_lanes(self._plan, head),
                 empty_schema=partial(known_schema, self._plan, head),
                 behind=partial(self._stages_behind, head),
+                gate=self._gate,
             )
         if isinstance(head, Collect):
             return CollectStage(

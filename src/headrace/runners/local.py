@@ -38,6 +38,7 @@ def run(
     on_change: OnChange = "fail",
     num_cpus: int | None = None,
     memory_limit: int | str | None = None,
+    disk_limit: int | str | None = None,
     stall_warning_secs: float | None = STALL_WARNING_SECS,
     progress: str | bool = False,
 ) -> RunResult:
@@ -60,6 +61,7 @@ def run(
         on_change=on_change,
         num_cpus=num_cpus,
         memory_limit=memory_limit,
+        disk_limit=disk_limit,
         stall_warning_secs=stall_warning_secs,
     )
     execution = _checked(plan, options)

@@ -371,6 +371,7 @@ class Run(SpecModel):
     on_change: Literal["fail", "restart", "continue_new_input"] | None = None
     num_cpus: Positive | None = None
     memory_limit: Bytes | None = None
+    disk_limit: Bytes | None = None
     stall_warning_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 

@@ -34,6 +34,11 @@ class Arrivals:
         """Whether every unit has reached its end."""
         return self._at >= len(self._units)
 
+    @property
+    def needed_split(self) -> int | None:
+        """The split whose rows are waited for; None at the end."""
+        return None if self.complete else self._units[self._at].split
+
     def add(self, piece: Piece) -> list[Piece]:
         """Take a piece; return those that are now in order, oldest first.
 

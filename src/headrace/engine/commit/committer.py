@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.engine.commit.dead_letters import LettersFormat
+    from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.input_status import Progress
     from headrace.engine.commit.journal import SplitRecord
@@ -87,6 +88,7 @@ class Committer:
         rows_per_part: int | None = None,
         memory_budget_bytes: int = COMMITTER_BYTES,
         backlog_bytes: int = BACKLOG_BYTES,
+        disk: DiskBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sink = sink
@@ -95,7 +97,7 @@ class Committer:
         self._if_exists = if_exists
         self._sizing = Sizing(sink, target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
         self._budget_bytes = memory_budget_bytes
-        self._most_backlog_bytes = backlog_bytes
+        self._most_backlog_bytes, self._disk = backlog_bytes, disk
         self._clock = clock
         folder = sink.folder
         if dead_letters is None and folder is not None:
@@ -182,6 +184,7 @@ class Committer:
                 self._dead_letters,
                 letters_format=self._letters_format,
                 choose=self._choose,
+                disk=self._disk,
             )
         except BaseException:
             self._let_go()
@@ -276,6 +279,11 @@ class Committer:
                 self._wake_flusher.notify()
             self._changed.wait_for(lambda: self._error or self._backlog_bytes() <= self._most_backlog_bytes)
             self._check()
+
+    @property
+    def waits_for(self) -> int | None:
+        """The split whose rows have to come before others can leave a disk that they fill; None where there is room."""
+        return self._arrivals.needed_split if self._segments.tight else None
 
     def finish(self, *, schema: pa.Schema | None = None, hopeless: bool = False) -> None:
         """Publish the rest and mark the job done; `schema` is for an output without any row.

@@ -114,11 +114,15 @@ class Holdings:
             piece.saved = None
 
     def save(self) -> None:
-        """Write what is unsaved to segments, as far as a later run could use it.
+        """Write what is unsaved to segments, as far as a later run could use it; where the disk is tight, nothing.
 
         Raises:
             SinkError: the disk refuses.
         """
+        if not self._segments.tight:
+            self._save_whole()
+
+    def _save_whole(self) -> None:
         for run in runs(self._unsaved):
             self._save_run(whole(run))
 
@@ -132,7 +136,7 @@ class Holdings:
             return
         self._drop_spare()
         if self._held_bytes > self._budget_bytes:
-            self.save()
+            self._save_whole()
             for run in runs(self._unsaved):
                 self._save_run(run)
             self._drop_spare()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Mapping
 
+    from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.errors import HeadraceError
 
 HIDDEN = ".headrace"
@@ -120,9 +121,9 @@ class Home:
         """Open the journal, or begin one."""
         return Journal(self.journal)
 
-    def open_segments(self) -> Segments:
+    def open_segments(self, disk: DiskBudget | None = None) -> Segments:
         """Return the segment files."""
-        return Segments(self.segments)
+        return Segments(self.segments, disk=disk)
 
     def mirror(
         self, journal: Journal, segments: Segments, *, mutex: threading.RLock, fail: Callable[[HeadraceError], None]

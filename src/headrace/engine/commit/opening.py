@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.engine.commit.dead_letters import LettersFormat
+    from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.engine.commit.done import Range
     from headrace.engine.commit.failed import FailedRow
     from headrace.engine.commit.identity import JobIdentity
@@ -84,6 +85,7 @@ def open_output(
     *,
     letters_format: LettersFormat = "json",
     choose: Choose | None = None,
+    disk: DiskBudget | None = None,
 ) -> Opened:
     """Make a claimed output ready: mended, and its segments looked through.
 
@@ -113,7 +115,7 @@ def open_output(
     elif journal.frontier is not None and journal.frontier[0] not in units:
         raise ResumeError(f"{home.output}: the input has fewer splits than when this output was begun; {AFRESH}")
     retrying = None if choose is None else _begin_retry(journal, identity, choose)
-    segments = home.open_segments()
+    segments = home.open_segments(disk)
     recovered = [] if journal.finished else _recover(segments, journal)
     segments.trim()
     before = _before(journal.totals, recovered)

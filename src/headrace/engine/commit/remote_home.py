@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
+    from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.errors import HeadraceError
 
 SEGMENTS = f"{HIDDEN}/segments"
@@ -98,9 +99,9 @@ class RemoteHome:
                 self._store.get_file(f"{folder}/{name}", os.path.join(self.segments, name))
         return journal
 
-    def open_segments(self) -> Segments:
+    def open_segments(self, disk: DiskBudget | None = None) -> Segments:
         """Return the segment files of the working copy."""
-        return Segments(self.segments, suffix=f"-{self._log.writer}")
+        return Segments(self.segments, suffix=f"-{self._log.writer}", disk=disk)
 
     def mirror(
         self, journal: Journal, segments: Segments, *, mutex: threading.RLock, fail: Callable[[HeadraceError], None]

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.commit.crash import crash_point
+from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.records.block import Block, Origin, Unit
 from headrace.records.failure import RowFailure
 from headrace.records.position import is_whole
@@ -58,19 +59,27 @@ class Saved:
 class Segments:
     """The segment files of one output. Not thread-safe, but for `load`."""
 
-    def __init__(self, folder: str, *, suffix: str = "") -> None:
+    def __init__(self, folder: str, *, suffix: str = "", disk: DiskBudget | None = None) -> None:
         """Use a folder; `suffix` makes the names of new files unlike those of other runs."""
         self._folder = folder
         self._suffix = suffix
+        self._disk = disk or DiskBudget()
+        # A file goes when nobody needs any of it: of little room each must be a small part.
+        self._roll_bytes = min(ROLL_BYTES, (self._disk.limit_bytes or 2**62) // 16)
         self._files: list[SegmentFile] = []
         self._current: SegmentFile | None = None
         self._next = 0
+
+    @property
+    def tight(self) -> bool:
+        """Whether there is little room on the disk for more than has to be written."""
+        return self._disk.tight(self._folder)
 
     def append(self, blocks: Sequence[Block]) -> list[Saved]:
         """Write blocks that follow one another as one record; after a kill there are all of them or none.
 
         Raises:
-            SinkError: the disk refuses.
+            SinkError: the disk refuses, or its budget is used up.
         """
         file = self._open_file()
         frames = [encode(block) for block in blocks]
@@ -102,7 +111,8 @@ class Segments:
         """Note that a piece needs the block no longer; files that nobody needs are removed."""
         file = saved.file
         file.users -= 1
-        if file.users == 0 and file is not self._current:
+        if file.users == 0 and (file is not self._current or self.tight):
+            self._current = None if file is self._current else self._current
             self._remove(file)
 
     def recover(self, *, frontier: Place | None = None) -> Iterator[tuple[Block, Saved]]:
@@ -127,6 +137,7 @@ class Segments:
                         yield block, Saved(file, offset + at, length)
                 file.size = offset + len(payload)
             os.ftruncate(file.descriptor, file.size)
+            self._disk.take_over(file.size)
 
     @property
     def names(self) -> list[str]:
@@ -157,7 +168,7 @@ class Segments:
             self._remove(file)
 
     def _open_file(self) -> SegmentFile:
-        if self._current is not None and self._current.size < ROLL_BYTES:
+        if self._current is not None and self._current.size < self._roll_bytes:
             return self._current
         full, self._current = self._current, None
         if full is not None and full.users == 0:
@@ -174,6 +185,7 @@ class Segments:
 
     def _write(self, file: SegmentFile, parts: list[bytes | memoryview], *, end: int) -> None:
         at = file.size
+        self._disk.take(end - at, self._folder)
         try:
             for i, part in enumerate(parts):
                 view = memoryview(part)
@@ -185,12 +197,14 @@ class Segments:
             assert at == end, (at, end)
         except OSError as error:
             os.ftruncate(file.descriptor, file.size)
+            self._disk.give_back(end - file.size)
             raise cannot_write(file.path, error) from error
         file.size = end
 
     def _remove(self, file: SegmentFile) -> None:
         os.close(file.descriptor)
         os.unlink(file.path)
+        self._disk.give_back(file.size)
         self._files.remove(file)
 
 

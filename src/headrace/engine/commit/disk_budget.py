@@ -1,0 +1,74 @@
+"""How much of the disk finished rows may take while they wait for their part."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+from headrace.errors import SinkError
+from headrace.metrics.quantities import amount
+
+RESERVE_BYTES = 256 * 2**20
+"""Free space that is left to the parts themselves, and to everybody else."""
+TIGHT_SHARE = 0.5
+"""From this share of the budget on, only rows are read that others wait for; what is on its way has the other half."""
+
+
+class DiskBudget:
+    """Counts the segments of all outputs of a run. Thread-safe.
+
+    >>> budget = DiskBudget(1000)
+    >>> budget.take(400, "."), budget.tight("."), budget.take(200, "."), budget.tight(".")
+    (None, False, None, True)
+    """
+
+    def __init__(self, limit_bytes: int | None = None, *, reserve_bytes: int = RESERVE_BYTES) -> None:
+        """`limit_bytes=None` takes what there is, down to a reserve of free space."""
+        self._limit_bytes = limit_bytes
+        self._reserve_bytes = reserve_bytes
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What was asked for."""
+        return self._limit_bytes
+
+    def take(self, nbytes: int, folder: str) -> None:
+        """Count bytes that are about to be written to a segment.
+
+        Raises:
+            SinkError: there is no room for them.
+        """
+        with self._lock:
+            if self._limit_bytes is not None and self._used + nbytes > self._limit_bytes:
+                raise SinkError(
+                    "finished rows that wait for earlier ones would take more than"
+                    f" disk_limit={self._limit_bytes:,} bytes of {folder}; pass a larger disk_limit, or a larger"
+                    " memory_limit, and run the same command again: what is finished stays"
+                )
+            free = shutil.disk_usage(folder).free
+            if free < nbytes + self._reserve_bytes:
+                raise SinkError(
+                    f"{folder} has {amount(free)} free, of which {amount(self._reserve_bytes)} are left alone, and"
+                    f" finished rows that wait for earlier ones need {amount(nbytes)} more; free some space and run the"
+                    " same command again: what is finished stays"
+                )
+            self._used += nbytes
+
+    def take_over(self, nbytes: int) -> None:
+        """Count what an earlier run has left."""
+        self.give_back(-nbytes)
+
+    def give_back(self, nbytes: int) -> None:
+        """Count a segment no longer."""
+        with self._lock:
+            self._used -= nbytes
+
+    def tight(self, folder: str) -> bool:
+        """Say whether no more should be begun than has to be."""
+        if not self._used:
+            return False
+        if self._limit_bytes is not None and self._used > self._limit_bytes * TIGHT_SHARE:
+            return True
+        return shutil.disk_usage(folder).free < self._reserve_bytes / TIGHT_SHARE
