@@ -152,3 +152,47 @@ def test_what_is_no_time_is_refused(wrong) -> None:
         hr.range(1).map(dict, timeout_secs=wrong)
     with pytest.raises(hr.PlanError, match="timeout_secs is"):
         hr.range(1).run_inference(Deadly("exit"), timeout_secs=wrong)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_many_deaths_cost_time_and_no_row(concurrency, tmp_path) -> None:
+    def children(row):
+        mark = tmp_path / f"mark-{row['id']}"
+        for child in range(3):
+            if row["id"] % 400 == 17 and child == 1 and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield {"id": row["id"], "child": child}
+
+    ds = hr.range(4000).filter(lambda row: row["id"] % 5, isolation="process", concurrency=concurrency)
+    ds = ds.flat_map(children, isolation="process", concurrency=concurrency)
+    result = ds.write_json(tmp_path / "out").run(on_error="dead_letter", num_cpus=3)
+    lines = [
+        json.loads(line)
+        for path in sorted((tmp_path / "out").glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    assert lines == [{"id": i, "child": child} for i in range(4000) if i % 5 for child in range(3)]
+    assert result.failed == 0
+    assert stage_of(result).restarts == 10
+    assert result.report().balance().holds
+    assert result.report().balance().filtered == 800
+
+
+@pytest.mark.heavy
+def test_an_output_that_was_interrupted_among_deaths_is_gone_on_with(tmp_path) -> None:
+    def deadly(row):
+        if row["id"] % 300 == 7:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return row
+
+    def job():
+        return hr.range(2000).map(deadly, isolation="process", concurrency=2, version="1").write_json(tmp_path / "out")
+
+    with pytest.raises(StageError, match="row 7 of"):
+        job().run()
+    result = job().run(on_error="dead_letter")
+    assert written(tmp_path / "out") == [i for i in range(2000) if i % 300 != 7]
+    assert sorted(letter["row"]["id"] for letter in letters(tmp_path / "out")) == list(range(7, 2000, 300))
+    assert result.report().balance().holds

@@ -70,6 +70,41 @@ def test_errors_that_are_not_named_are_not_asked_again(tmp_path) -> None:
     assert len(handler.calls) == 1
 
 
+class Busy(hr.ModelHandler):
+    """Answers errors in the place of some rows: for odd ones at first, for the bad ones always."""
+
+    def __init__(self, bad=()) -> None:
+        self.bad = bad
+        self.calls: list[list[int]] = []
+
+    def load_model(self):
+        return None
+
+    def run_inference(self, batch, model):
+        ids = [row["id"] for row in batch]
+        self.calls.append(ids)
+        first = len(self.calls) == 1
+        return [hr.RowError("busy") if i in self.bad or (first and i % 2) else i for i in ids]
+
+
+def test_rows_in_whose_place_an_error_stands_are_asked_again_alone_where_it_is_named(tmp_path) -> None:
+    handler = Busy(bad={3})
+    ds = hr.range(6).run_inference(handler, batch_size=6, retry=hr.Retry(2, backoff_secs=0, on=hr.RowError))
+    result = ds.write_json(tmp_path / "out").run(on_error="dead_letter")
+    assert handler.calls == [[0, 1, 2, 3, 4, 5], [1], [3], [3], [5]]
+    lines = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert [(line["id"], line["prediction"]) for line in lines] == [(i, i) for i in (0, 1, 2, 4, 5)]
+    assert [(letter["row"], letter["attempt"]) for letter in letters(tmp_path / "out")] == [({"id": 3}, 2)]
+    assert (result.rows_written, result.failed) == (5, 1)
+
+
+def test_an_error_in_the_place_of_a_row_is_its_answer_otherwise() -> None:
+    handler = Busy()
+    rows = hr.range(6).run_inference(handler, batch_size=6, retry=SOON, on_error="null").take(6)
+    assert [row["prediction"] for row in rows] == [0, None, 2, None, 4, None]
+    assert len(handler.calls) == 1
+
+
 @pytest.mark.parametrize("kind", ["map", "flat_map", "filter", "map_batches", "add_column"])
 def test_every_step_with_a_function_takes_it(kind, tmp_path) -> None:
     failed = set()

@@ -151,7 +151,7 @@ class Execution:
         if self._closed:
             return
         self._closed = True
-        if self._stages and not self._state.wait(0):
+        if self._stages and self._ended is None and not self._state.wait(0):
             self.stop()
         self._memories.close()
         self._abort()

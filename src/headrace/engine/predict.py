@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.metrics.statistics import ModelStatistics
     from headrace.model.calls import Calls
-    from headrace.model.predictor import Prediction
+    from headrace.model.found import Prediction
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
 

@@ -20,8 +20,8 @@ from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import with_column
 from headrace.errors import StageError
 from headrace.metrics.statistics import RecallStatistics
+from headrace.model.found import joined_column
 from headrace.model.inputs import columns_of
-from headrace.model.predictor import joined_column
 from headrace.records.cutter import Pieces
 from headrace.records.keys import KEY_BYTES, keys_of, layout, row_bytes
 from headrace.records.plain import array_of_numbers

@@ -32,6 +32,15 @@ class Answers:
     shapes: dict[str | None, tuple[int, ...]] = field(default_factory=dict)
     """The shape of one row's answer, by key of a dict answer (None for the whole), where arrays told it."""
 
+    def part(self, first: int, end: int) -> Answers:
+        """Return those of the rows `[first, end)`."""
+        return Answers(
+            columns={name: column.slice(first, end - first) for name, column in self.columns.items()},
+            failures={row - first: error for row, error in self.failures.items() if first <= row < end},
+            model_ids=None if self.model_ids is None else self.model_ids[first:end],
+            shapes=self.shapes,
+        )
+
 
 def pair(
     answers: Any,

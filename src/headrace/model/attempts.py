@@ -48,6 +48,10 @@ class Attempts:
         """How often the last call of this thread was made."""
         return getattr(self._last, "made", 1)
 
+    def worthwhile(self, error: BaseException) -> bool:
+        """Say whether a call that ended in `error` is made more than once."""
+        return self._retry.again(error, 1)
+
     def call(self, function: Callable[[], T]) -> T:
         """Return what the function returns, or raise what its last attempt raised."""
         attempt = 1

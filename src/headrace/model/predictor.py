@@ -8,8 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,50 +15,29 @@ import pyarrow as pa
 
 from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError
 from headrace.metrics.statistics import ModelStatistics
-from headrace.model.answers import Answers, pair
+from headrace.model.answers import pair
 from headrace.model.attempts import Attempts, attempts_behind
 from headrace.model.calls import resting
+from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
 from headrace.model.loading import without_gc
 from headrace.model.splitting import Splitting
 from headrace.plan.retry import Retry
-from headrace.records.columns import from_column, to_column
 from headrace.records.first_rows import FirstRows
 from headrace.records.plain import array_of_numbers, array_of_text
-from headrace.records.types import TypeQuarrelError, cast, unify_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from headrace.model.answers import Answers
     from headrace.model.calls import Calls
+    from headrace.model.found import Prediction
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
 
 _log = logging.getLogger("headrace.model")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """What a model made of one record batch."""
-
-    columns: dict[str, pa.Array]
-    """The output columns, aligned to the kept rows."""
-    rows: int
-    """Number of kept rows."""
-    kept: NDArray[np.bool_] | None = None
-    """For each row of the batch, whether it goes on; None when all do."""
-    errors: dict[int, Exception] = field(default_factory=dict)
-    """What befell the rows that do not go on, by row of the batch."""
-    attempts: dict[int, int] = field(default_factory=dict)
-    """How often those of them were asked alone that were asked more than once."""
-    with_error: int = 0
-    """Rows that go on with nulls, under on_error="null"."""
-    model_ids: list[str] | None = None
-    """For each kept row; None where the handler's `model_id` stands for all."""
 
 
 class Predictor:
@@ -164,7 +141,7 @@ class Predictor:
             self._rows += rows
             self._sizes[1 << (rows.bit_length() - 1)] += 1
             at_once = self._splitting.rows_at_once(rows)
-        found = _Found()
+        found = Found()
         for first in range(0, rows, at_once):
             self._search(batch, first, min(at_once, rows - first), found)
         with self._counting:
@@ -219,7 +196,7 @@ class Predictor:
         batch: pa.RecordBatch,
         first: int,
         count: int,
-        found: _Found,
+        found: Found,
         *,
         part: bool = False,
         known_bad: bool = False,
@@ -243,8 +220,7 @@ class Predictor:
                 failure = error
                 whole = None
             else:
-                found.answered(first, count, answers)
-                self._settle({first + row: error for row, error in answers.failures.items()}, count)
+                self._take(batch, first, count, answers, found)
                 return count
             if count == 1:
                 found.failed(first, failure, attempts_behind(failure, self._attempts))
@@ -262,7 +238,22 @@ class Predictor:
             self._ask_alone(batch, mark, found)
         return total
 
-    def _ask_alone(self, batch: pa.RecordBatch, mark: int, found: _Found) -> None:
+    def _take(self, batch: pa.RecordBatch, first: int, count: int, answers: Answers, found: Found) -> None:
+        """Take answers in; rows in whose place an error stands that is worth another attempt are asked again alone."""
+        done = 0
+        for row, error in answers.failures.items():
+            if count > 1 and self._attempts.worthwhile(error):
+                self._take_part(first + done, row - done, answers.part(done, row), found)
+                self._search(batch, first + row, 1, found)
+                done = row + 1
+        self._take_part(first + done, count - done, answers.part(done, count) if done else answers, found)
+
+    def _take_part(self, first: int, count: int, answers: Answers, found: Found) -> None:
+        if count:
+            found.answered(first, count, answers)
+            self._settle({first + row: error for row, error in answers.failures.items()}, count)
+
+    def _ask_alone(self, batch: pa.RecordBatch, mark: int, found: Found) -> None:
         """Ask again, row by row, where the answers to the parts do not add up to those to the whole.
 
         Such a handler's number of answers says nothing about its rows, so that a part may have the right one by chance.
@@ -287,10 +278,17 @@ class Predictor:
         if self._noted is not None:
             self._noted.begin(0, first, 0, count)
         try:
-            return self._attempts.call(lambda: self._call(rows)) if again else self._call(rows)
+            return self._attempts.call(lambda: self._answered(rows)) if again else self._call(rows)
         finally:
             if self._noted is not None:
                 self._noted.end()
+
+    def _answered(self, rows: pa.RecordBatch) -> Answers:
+        """Make a call; an error in the place of a single row's answer counts as raised, where that is worth it."""
+        answers = self._call(rows)
+        if rows.num_rows == 1 and answers.failures and self._attempts.worthwhile(answers.failures[0]):
+            raise answers.failures[0]
+        return answers
 
     def _call(self, batch: pa.RecordBatch) -> Answers:
         spec = self._spec
@@ -336,80 +334,6 @@ class Predictor:
             raise stop from error
         if hopeless:
             raise self._first_rows.stop(self._stage) from error
-
-
-@dataclass(slots=True)
-class _Found:
-    """What a search has found so far, in the order of the rows."""
-
-    parts: list[tuple[int, int, Answers | None]] = field(default_factory=list)
-    """(first row, count, answers); no answers for a row whose call raised."""
-    errors: dict[int, Exception] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)
-    raised: int = 0
-    refused: int = 0
-    """Of those raised: calls for one row that ended with an error of the handler's own, not with a wrong number."""
-
-    def answered(self, first: int, count: int, answers: Answers) -> None:
-        self.parts.append((first, count, answers))
-        self.errors.update((first + row, error) for row, error in answers.failures.items())
-
-    def failed(self, row: int, error: Exception, attempts: int) -> None:
-        self.parts.append((row, 1, None))
-        self.errors[row] = error
-        if attempts > 1:
-            self.attempts[row] = attempts
-        self.raised += 1
-        self.refused += not isinstance(error, AnswerError)
-
-    def withdraw(self, mark: int) -> list[tuple[int, int, Answers | None]]:
-        """Take out the parts found since there were `mark` of them."""
-        parts = self.parts[mark:]
-        del self.parts[mark:]
-        return parts
-
-    def prediction(self, names: Sequence[str], rows: int, model_id: str, *, nulls: bool) -> Prediction:
-        columns = {name: self._column(name) for name in names}
-        ids = self._model_ids(model_id)
-        if not self.errors:
-            return Prediction(columns=columns, rows=rows, model_ids=ids)
-        if nulls:
-            return Prediction(columns=columns, rows=rows, with_error=len(self.errors), model_ids=ids)
-        kept = np.ones(rows, dtype=bool)
-        kept[list(self.errors)] = False
-        mask = pa.array(kept)
-        return Prediction(
-            columns={name: column.filter(mask) for name, column in columns.items()},
-            rows=int(kept.sum()),
-            kept=kept,
-            errors=self.errors,
-            attempts=self.attempts,
-            model_ids=None if ids is None else [id_ for id_, keep in zip(ids, kept, strict=True) if keep],
-        )
-
-    def _column(self, name: str) -> pa.Array:
-        return joined_column(
-            [pa.nulls(count) if answers is None else answers.columns[name] for _, count, answers in self.parts]
-        )
-
-    def _model_ids(self, model_id: str) -> list[str] | None:
-        if not any(answers is not None and answers.model_ids is not None for _, _, answers in self.parts):
-            return None
-        ids: list[str | None] = []
-        for _, count, answers in self.parts:
-            ids.extend((answers.model_ids if answers is not None else None) or [None] * count)
-        return [id_ or model_id for id_ in ids]
-
-
-def joined_column(columns: Sequence[pa.Array]) -> pa.Array:
-    """Put the parts of a column together under their common type, as if they had been answered in one batch."""
-    if len(columns) == 1:
-        return columns[0]
-    try:
-        type_ = reduce(unify_types, [column.type for column in columns])
-        return pa.concat_arrays([cast(column, type_) for column in columns])
-    except (TypeQuarrelError, pa.ArrowInvalid):  # no common type, or none that keeps every value
-        return to_column([value for column in columns for value in from_column(column)])
 
 
 def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.plan.graph import Plan
-    from headrace.plan.nodes import AnyNode
+    from headrace.plan.nodes import AnyNode, InferenceSpec
     from headrace.plan.schemas import Columns
     from headrace.plan.stages import Stage
+    from headrace.plan.steps import Step
 
 
 def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def _details(node: AnyNode) -> dict[str, Any]:
             details["batch_format"] = step.batch_format
             if step.batch_size:
                 details["batch_size"] = step.batch_size
-        return details
+        return details | _patience(step)
     if isinstance(node, RunInference):
         return _model_details(node)
     if isinstance(node, Limit):
@@ -89,6 +90,16 @@ def _details(node: AnyNode) -> dict[str, Any]:
     return {}
 
 
+def _patience(asked: Step | InferenceSpec) -> dict[str, Any]:
+    """Describe attempts and time limits, where there are any."""
+    details: dict[str, Any] = {}
+    if asked.retry is not None:
+        details["attempts"] = asked.retry.attempts
+    if asked.timeout_secs is not None:
+        details["timeout_secs"] = asked.timeout_secs
+    return details
+
+
 def _model_details(node: RunInference) -> dict[str, Any]:
     spec, limits = node.spec, node.spec.limits
     details: dict[str, Any] = {"handler": type(spec.handler).__name__}
@@ -98,6 +109,7 @@ def _model_details(node: RunInference) -> dict[str, Any]:
         details["inputs"] = spec.inputs if isinstance(spec.inputs, str) else list(spec.inputs)
     size = f"{limits.min_batch_size} to {limits.max_batch_size or 'as fast as possible'}"
     details["batch size"] = size
+    details |= _patience(spec)
     details.update({key: value for key, value in node.hints.items() if value is not None})
     if node.durability == "row":
         details["durability"] = "row"
