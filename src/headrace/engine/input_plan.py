@@ -113,9 +113,10 @@ class InputPlan:
             return []
         if self._on_change == "restart":
             return behind
-        if self._on_change != "continue_new_input" or mixed or not settled.affected:
+        may_continue = settled.may_continue and not mixed
+        if self._on_change != "continue_new_input" or not may_continue:
             why = "; its rows are mixed, so that nothing can be added" if mixed else ""
-            raise self._refuse(read, changes, why, may_continue=bool(settled.affected) and not mixed)
+            raise self._refuse(read, changes, why, may_continue=may_continue)
         for i in settled.affected:
             if len(known[i].files) > 1 and progress_over([of(known[i].number) for of in progress]) == "begun":
                 why = f"; {known[i].label} are read as one, and had been read halfway"

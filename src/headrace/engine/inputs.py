@@ -63,6 +63,8 @@ class SettledInput:
     changes: InputChanges = InputChanges()
     affected: frozenset[int] = frozenset()
     """Indices of recorded splits whose files changed or went: they cannot be read any more as they were."""
+    may_continue: bool = False
+    """Whether it is known file by file what is new, so that the rest may stay as it is."""
 
 
 def settle(
@@ -134,10 +136,14 @@ class _Files:
         self._source, self._recorded = source, recorded
         self._now = {path: stamp for split in splits for path, stamp in files_of(split)}
         self._before = {path: stamp for record in recorded if not record.closed for path, stamp in record.files}
+        given_up = {path: stamp for record in recorded if record.closed for path, stamp in record.files}
+        self._given_up = {path: stamp for path, stamp in given_up.items() if path not in self._before}
         self._renamed = self._find_renamed()
         self._removed = [p for p in self._before if p not in self._now and p not in self._renamed]
         self._changed = {p for p in self._before if p in self._now and _size(self._before[p]) != _size(self._now[p])}
-        known = {*self._before, *self._renamed.values()}
+        # Files of a split that was given up may be finished, and are no new input while they are as they were.
+        self._changed |= {p for p, stamp in self._given_up.items() if self._now.get(p, stamp) != stamp}
+        known = {*self._before, *self._renamed.values(), *self._given_up}
         self._added = [path for path in self._now if path not in known]
 
     def settle(self, rerun: Callable[[int], bool]) -> SettledInput:
@@ -161,11 +167,12 @@ class _Files:
         return SettledInput(
             splits=tuple(replace(split, number=number) for number, split in enumerate(splits)),
             changes=InputChanges(
-                changed=tuple(path for path in self._before if path in self._changed),
+                changed=tuple(path for path in (*self._before, *self._given_up) if path in self._changed),
                 removed=tuple(self._removed),
                 added=tuple(self._added),
             ),
             affected=frozenset(affected),
+            may_continue=True,
         )
 
     def _find_renamed(self) -> dict[str, str]:

@@ -43,6 +43,8 @@ class Publisher:
         self._letters = letters
         self._retries = retries
         self._totals = journal.totals
+        # Places count the rows of ordinary runs; those of retries are put among them later.
+        self._answered_rows = sum(found.rows for _, found in journal.answered())
 
     @property
     def totals(self) -> Totals:
@@ -97,7 +99,7 @@ class Publisher:
         self._totals = self._journal.totals
 
     def _prepare_letters(self, group: Sequence[Part]) -> list[LettersRecord]:
-        failed, before = [], self._totals.rows
+        failed, before = [], self._totals.rows - self._answered_rows
         for part in group:
             failed += part.failed if self._retries else [replace(row, place=before + row.place) for row in part.failed]
             before += part.rows
