@@ -40,16 +40,18 @@ class Attribution:
             found = vars(owner)[name]
             if isinstance(found, property):
                 assert found.fget is not None
-                setattr(owner, name, property(self._watched(part, found.fget)))
+                setattr(owner, name, property(self.watched(part, found.fget)))
             else:
-                setattr(owner, name, self._watched(part, found))
+                setattr(owner, name, self.watched(part, found))
 
     def watch_context(self, part: str, owner: Any, *names: str) -> None:
         """Watch functions that return contexts: entering and leaving count, what happens between does not."""
         for name in names:
             setattr(owner, name, self._watched_context(part, vars(owner)[name]))
 
-    def _watched(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that does the same and is watched."""
+
         @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
             with self._counting(part):

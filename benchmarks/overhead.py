@@ -29,15 +29,16 @@ def measure(settings: Settings) -> Measurement:
     """Run the job with both watched; the percentages are within each run, so that no two runs are compared."""
     rows = 2_000_000 if settings.quick else 20_000_000
     out = WORK / "overhead"
-    runs: dict[str, list[float]] = {"whole run, CPU s": [], "journal, CPU s": [], "statistics, CPU s": []}
+    parts = ("whole", "journal", "statistics", "data")
+    runs: dict[str, list[float]] = {f"{part}, CPU s": [] for part in parts}
     figures: dict[str, list[float]] = {name: [] for name in PARTS}
     for number in range(3 if settings.quick else 7):
         shutil.rmtree(out, ignore_errors=True)
         program = [sys.executable, "-m", "benchmarks.programs.headrace_overhead", str(rows), str(out)]
         secs = json.loads(output_of(program))
-        runs["whole run, CPU s"].append(secs["whole"])
-        for figure, part in PARTS.items():
+        for part in parts:
             runs[f"{part}, CPU s"].append(secs[part])
+        for figure, part in PARTS.items():
             figures[figure].append(more(secs[part], secs["whole"]))
         say(f"  run {number + 1}: {secs}")
     return Measurement(
