@@ -6,11 +6,16 @@ import functools
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+
+class _Inside(threading.local):
+    """Which part this thread is in."""
+
+    part: str | None = None
 
 
 class Attribution:
@@ -29,7 +34,7 @@ class Attribution:
 
     def __init__(self, *, clock: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
-        self._inside = threading.local()
+        self._inside = _Inside()
         self._lock = threading.Lock()
         self.secs: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
@@ -54,41 +59,35 @@ class Attribution:
 
         @functools.wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            with self._counting(part):
+            inside = self._inside
+            if inside.part is not None:
                 return function(*args, **kwargs)
+            inside.part = part
+            began = self._clock()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took = self._clock() - began
+                inside.part = None
+                with self._lock:
+                    self.secs[part] += took
+                    self.calls[part] += 1
 
         return watched
 
     def _watched_context(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @contextmanager
-        def watched(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            with self._counting(part):
-                context = function(*args, **kwargs)
-                entered = context.__enter__()
-            error = None
-            try:
-                yield entered
-            except BaseException as raised:
-                error = raised
-                raise
-            finally:
-                with self._counting(part):
-                    context.__exit__(type(error) if error else None, error, None)
+        enter = self.watched(part, lambda context: context.__enter__())
+        leave = self.watched(part, lambda context, *error: context.__exit__(*error))
+        make = self.watched(part, function)
 
-        return watched
+        class Watched:
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                self._context = make(*args, **kwargs)
 
-    @contextmanager
-    def _counting(self, part: str) -> Iterator[None]:
-        if getattr(self._inside, "part", None) is not None:
-            yield
-            return
-        self._inside.part = part
-        began = self._clock()
-        try:
-            yield
-        finally:
-            took = self._clock() - began
-            self._inside.part = None
-            with self._lock:
-                self.secs[part] += took
-                self.calls[part] += 1
+            def __enter__(self) -> Any:
+                return enter(self._context)
+
+            def __exit__(self, *error: Any) -> Any:
+                return leave(self._context, *error)
+
+        return lambda *args, **kwargs: Watched(*args, **kwargs)
