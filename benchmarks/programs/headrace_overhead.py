@@ -18,6 +18,7 @@ from headrace.engine import execution, identity, output_stage
 from headrace.engine.clock import StageClock
 from headrace.engine.commit import arrivals, committer, done, holdings, home, journal, opening, segments
 from headrace.engine.execution import Execution
+from headrace.engine.input_plan import InputPlan
 from headrace.engine.stage_run import StageRun
 from headrace.metrics import progress
 from headrace.metrics.report import Report
@@ -28,7 +29,7 @@ from headrace.sinks import folder
 def watch_journal(cpu: Attribution) -> None:
     """Watch what makes a run go on where it was: identity, order, journal, segments, and what waits for the disk."""
     cpu.watch("journal", identity, "identity_of")
-    cpu.watch("journal", Execution, "_compare_input", "_note_split")
+    cpu.watch("journal", InputPlan, "settle", "record", "note")
     cpu.watch("journal", committer, "open_output")
     cpu.watch("journal", opening, "sync")
     names, data = cpu.watched("journal", folder.sync), cpu.watched("data", folder.sync)

@@ -77,11 +77,11 @@ class InputPlan:
 
     def note(self, read: Read, index: int) -> None:
         """Record a split's digest before its rows are read, so that a touched file can be told from a changed one."""
-        committers = self._behind.get(id(read))
-        if committers:
-            record = self._record_of(read, index, fingerprint=read.source.fingerprint(self.splits[id(read)][index]))
+        committers, split = self._behind.get(id(read), []), self.splits[id(read)][index]
+        if committers and (fingerprint := read.source.fingerprint(split)) != read.source.version(split):
+            record = self._record_of(read, index, fingerprint=fingerprint)
             for committer in committers:
-                committer.record_splits([record])
+                committer.record_splits([record])  # else the version says all, and is recorded already
 
     def _settle(self, read: Read) -> list[Committer]:
         """Settle one source; return the outputs that have to start afresh for it."""

@@ -19,6 +19,7 @@ from headrace.records.block import Block, Unit
 from headrace.records.columns import empty_columns
 from headrace.records.giants import GIANT_BYTES
 from headrace.records.position import END, START
+from headrace.sources.extents import changed_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -152,6 +153,11 @@ class ReadStage(StageRun):
                 yield waiting.pop()
                 if self.outlet.unwanted:
                     return
+            if (path := changed_file(split)) is not None:
+                raise SourceError(
+                    f"{path} changed while it was being read; let nobody write to the input while a run reads it, and"
+                    " run the same command again"
+                )
         except HeadraceError:
             raise
         except OSError as error:

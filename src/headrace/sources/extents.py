@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -102,6 +104,24 @@ def aligned(extent: Extent, storage_options: Mapping[str, Any] | None) -> Extent
         return extent
     start = align(extent.path, extent.start, storage_options)
     return Extent(extent.path, start, max(start, align(extent.path, extent.end, storage_options)))
+
+
+def changed_file(split: Split) -> str | None:
+    """Return a local file of a split that is not what it was when it was listed; None where there is none.
+
+    One that is gone was there to be read, or reading would have said so.
+    """
+    portion = split.detail
+    if not isinstance(portion, Portion):
+        return None
+    for extent, stamp in zip(portion.extents, portion.stamps, strict=False):
+        if is_url(extent.path) or stamp.startswith("-1 "):  # a pipe changes by being read
+            continue
+        with suppress(FileNotFoundError):
+            info = os.stat(extent.path)
+            if stamp != f"{info.st_size} {info.st_mtime_ns}":
+                return extent.path
+    return None
 
 
 def version_of(split: Split) -> str:
