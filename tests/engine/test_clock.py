@@ -48,3 +48,23 @@ def test_an_error_ends_a_wait(now) -> None:
         raise TimeoutError
     now.secs += 10
     assert clock.totals() == (0.0, 1.0, 0.0)
+
+
+def test_who_waits_makes_progress_by_blocks_alone_and_who_works_by_ending_or_by_its_task() -> None:
+    clock = StageClock()
+    with clock.running():
+        with clock.starving():
+            waiting = clock.progress()
+        with clock.starving():
+            assert clock.progress() == waiting
+            assert clock.doing() == "waits for input"
+        clock.moves += 1
+        with clock.blocking():
+            assert clock.progress() != waiting
+            assert clock.doing() == "waits for room in its output"
+        working = clock.progress()
+        assert clock.progress() == working
+        assert clock.doing().startswith("is at work in ")
+        clock.task = type("Task", (), {"progress": lambda self: 1, "doing": lambda self: "is at row 1"})()
+        assert clock.progress() != working
+        assert clock.doing() == "is at row 1"

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 class StageClock:
     """Adds up what a stage's replicas do with their time. Each replica has its own; readers sum over them."""
 
-    __slots__ = ("_since", "_state", "blocked", "busy", "starved", "task", "thread_id")
+    __slots__ = ("_since", "_state", "blocked", "busy", "moves", "starved", "task", "thread_id")
 
     def __init__(self) -> None:
         self.busy = self.starved = self.blocked = 0.0
         self._state: Literal["busy", "starved", "blocked"] | None = None
         self._since = 0.0
+        self.moves = 0
+        """Blocks taken in and sent on."""
         self.thread_id = 0
         self.task: Task | None = None
         """What the replica runs; it may tell of progress while the replica is busy."""
@@ -62,8 +64,10 @@ class StageClock:
 
     def progress(self) -> object:
         """Return what will be different when the replica has made any progress."""
+        if self._state != "busy":
+            return self.moves  # one that waits may look up now and then, which is no progress
         progress = getattr(self.task, "progress", None)
-        return self._since, self._state, None if progress is None else progress()
+        return self._since, None if progress is None else progress()
 
     def doing(self) -> str:
         """Say what the replica does, for people."""

@@ -74,12 +74,15 @@ class StageRun:
         """Send a block on."""
         with clock.blocking():
             self.outlet.put(block)
+        clock.moves += 1
 
     def receive(self, clock: StageClock, timeout_secs: float | None = None) -> Block | None:
         """Take the next block from the inbox; None at its end."""
         assert self.inbox is not None
         with clock.starving():
-            return self.inbox.get(timeout_secs)
+            block = self.inbox.get(timeout_secs)
+        clock.moves += block is not None
+        return block
 
     def run_task(self, task: Task, clock: StageClock, member: Member | None = None) -> None:
         """Pass blocks from the inbox through a task until there are no more, or the replica has to leave its crew."""
