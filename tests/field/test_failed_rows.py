@@ -11,6 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PlanError, TooManyFailuresError
+from headrace.testing import assert_balanced
 from tests.field.running import headrace, rows_in, safe_rows, write_script
 
 PICKY = """
@@ -91,3 +92,64 @@ def test_the_command_line_and_pipeline_files_have_the_limits() -> None:
     assert "more than max_failed_rows=4 allows: 5 × ValueError" in ended.err
     assert headrace("run", "pipeline.yaml", "--max-failed-rows", "5", "--max-failed-ratio", "0.2", "-q").code == 3
     assert len(pq.read_table("out/_dead_letters")) == 5
+
+
+class Scorer(hr.ModelHandler):
+    """Fails the row whose text says so."""
+
+    def load_model(self):
+        return None
+
+    def run_inference(self, batch, model):
+        return [hr.RowError("too dark") if row["fails"] == "infer" else len(row["fails"]) for row in batch]
+
+
+def fails_in(stage: str) -> Any:
+    def function(row: dict[str, Any]) -> dict[str, Any]:
+        if row["fails"] == stage:
+            raise ValueError(f"fails in {stage}")
+        return row
+
+    return function
+
+
+STAGES = ("map", "flat_map", "filter", "map_batches", "infer", "postprocess", "write")
+
+
+def test_every_stage_has_dead_letters_that_tell_all() -> None:
+    lines = [json.dumps({"id": i, "fails": STAGES[i] if i < len(STAGES) else ""}) for i in range(20)]
+    Path("in.jsonl").write_text("\n".join([*lines[:4], '{"id": 4, "fails": "infer"', *lines[4:]]) + "\n")
+
+    def positive(answer: int) -> int:
+        if answer == len("postprocess"):
+            raise ValueError("fails in postprocess")
+        return answer
+
+    def each(table: Any) -> Any:
+        if "map_batches" in table["fails"].to_pylist():
+            raise ValueError("fails in map_batches")
+        return table
+
+    ds = hr.read_json("in.jsonl").map(fails_in("map"), name="map")
+    ds = ds.flat_map(lambda row: [fails_in("flat_map")(row)], name="flat_map").filter(fails_in("filter"), name="filter")
+    ds = ds.map_batches(each, batch_format="pyarrow", row_wise=True, name="map_batches")
+    ds = ds.run_inference(Scorer(), postprocess=positive, name="infer", model_id_column=None)
+    ds = ds.map(lambda row: row | {"id": "text" if row["fails"] == "write" else row["id"]}, name="odd")
+    result = ds.write_parquet("out", name="write").run(on_error="dead_letter")
+    assert_balanced(result)
+    assert result.failed == len(STAGES) + 1
+
+    letters = {letter["stage"].rpartition("/")[2]: letter for letter in rows_in("out/_dead_letters")}
+    assert set(letters) == {*STAGES, "read_json"}
+    for stage, letter in letters.items():
+        assert letter["file"] == "in.jsonl"
+        assert letter["position"] == (4 if stage == "read_json" else (i := STAGES.index(stage)) + (i >= 4)), stage
+        assert letter["attempt"] == 1
+        assert letter["message"], stage
+        if stage not in ("read_json", "write"):
+            assert letter["row"]["fails"] == stage
+            assert stage == "infer" or "Traceback" in letter["traceback"]
+    assert letters["infer"]["model_id"] == Scorer().model_id
+    assert letters["write"]["row"]["id"] == "text"
+    assert "column 'id' is string here ('text') and int64 in other rows" in letters["write"]["message"]
+    assert letters["read_json"]["row"] == {"line": '{"id": 4, "fails": "infer"'}

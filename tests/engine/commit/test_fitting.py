@@ -103,7 +103,7 @@ def test_the_letter_says_what_does_not_go_with_what(tmp_path: Path) -> None:
         committer.put(block)
     committer.finish()
     (letter,) = letters(out)
-    assert letter["message"].startswith("column 'x' is string here ('much') and int64 in earlier rows; ")
+    assert letter["message"].startswith("column 'x' is string here ('much') and int64 in other rows; ")
     assert letter["row"] == {"id": 1_001, "x": "much"}
     assert committer.statistics().failed == 1
 
@@ -145,3 +145,11 @@ def test_it_is_pointless_when_none_of_the_first_rows_can_be_taken(tmp_path: Path
     with pytest.raises(TooManyFailuresError, match=r"step 'write': all of the first 120 rows failed.*set"):
         committer.put(blocks_of((("set",) * 120,))[0])
     committer.abort()
+
+
+def test_one_odd_row_in_front_does_not_make_the_others_odd(tmp_path: Path) -> None:
+    committer = committer_for(str(tmp_path), 1)
+    committer.open()
+    committer.put(blocks_of((("text", None, 1, 2, 2.5),))[0])
+    committer.finish()
+    assert [letter["row"]["id"] for letter in letters(str(tmp_path))] == [0]

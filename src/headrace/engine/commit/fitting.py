@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from headrace.sinks.columns import mixed, storable_type, widened
 from headrace.sinks.sink import ChoosySink
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.engine.commit.failures import Failures
     from headrace.records.block import Block
@@ -108,7 +109,7 @@ def wider(known: pa.Schema | None, new: pa.Schema, sink: Sink) -> pa.Schema:
 def quarrelling(
     batch: pa.RecordBatch, known: pa.Schema | None, sink: Sink, *, without: Mapping[int, str]
 ) -> tuple[dict[int, str], tuple[str, ...]]:
-    """Return the rows whose values do not go with the types of the rows before them, each with the reason.
+    """Return the rows whose values do not go with the types of the others, those before them first, with the reason.
 
     With them come the columns that were looked through. Rows of `without` are out already.
 
@@ -126,17 +127,22 @@ def quarrelling(
         if _goes_with(type_, column.type) and _holds(sink, pa.field(name, column.type)):
             continue
         columns.append(name)
-        for row, value in enumerate(from_column(column)):
-            if row in without or row in found:
-                continue
-            own = storable_type(to_column([without_arrays(value)]).type)
+        values = from_column(column)
+        types = {
+            row: storable_type(to_column([without_arrays(value)]).type)
+            for row, value in enumerate(values)
+            if row not in without and row not in found
+        }
+        if pa.types.is_null(type_):
+            type_ = _commonest(types.values())
+        for row, own in types.items():
             try:
                 wide = unify_types(type_, own, name)
                 if has_objects(wide) and not _holds(sink, pa.field(name, wide)):
                     raise TypeQuarrelError(name, type_, own)
                 type_ = wide
             except TypeQuarrelError as quarrel:
-                found[row] = _reason(quarrel, value)
+                found[row] = _reason(quarrel, values[row])
     return found, tuple(columns)
 
 
@@ -152,6 +158,12 @@ def without(batch: pa.RecordBatch, rows: Mapping[int, str], *, retyped: Sequence
         for name, column in zip(kept.schema.names, kept.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _commonest(types: Iterable[pa.DataType]) -> pa.DataType:
+    """Return the type of most values, so that one odd row in front does not make all others odd."""
+    counts = Counter(type_ for type_ in types if not pa.types.is_null(type_) and not has_objects(type_))
+    return counts.most_common(1)[0][0] if counts else pa.null()
 
 
 def _goes_with(known: pa.DataType, own: pa.DataType) -> bool:
@@ -178,6 +190,6 @@ def _reason(quarrel: TypeQuarrelError, value: Any) -> str:
     shown = repr(value)
     shown = shown if len(shown) <= 100 else shown[:100] + "…"
     return (
-        f"column {quarrel.column!r} is {quarrel.right} here ({shown}) and {quarrel.left} in earlier rows; make the step"
+        f"column {quarrel.column!r} is {quarrel.right} here ({shown}) and {quarrel.left} in other rows; make the step"
         " that writes it answer one type, or pass dtypes= where it is read"
     )
