@@ -162,3 +162,24 @@ def test_all_rows_may_fail_again() -> None:
     result = job.retry()
     assert (result.rows_written, result.failed) == (0, 3)
     assert job.run(on_error="dead_letter").rows_written == 0
+
+
+def test_letters_stay_in_their_folder_and_their_format() -> None:
+    ds = hr.range(30)
+    ds.map(picky).write_json("out").run(on_error="dead_letter", dead_letters="failed", dead_letters_format="parquet")
+    job = ds.map(lambda row: picky(row) if row["id"] > 15 else row).write_json("out")
+    assert job.retry().rows_written == 2
+    assert [letter["position"] for letter in rows_in("failed")] == [17, 24]
+    assert [path.suffix for path in Path("failed").iterdir()] == [".parquet"]
+    assert not Path("out/_dead_letters").exists()
+    assert ds.write_json("out").retry().rows_written == 2
+    assert list(Path("failed").iterdir()) == []
+
+
+def test_an_output_that_is_no_folder_may_stand_beside_one_that_keeps_the_letters() -> None:
+    from headrace.testing import CollectingSink
+
+    common, sink = hr.range(20).map(picky), CollectingSink()
+    hr.run(common.write_json("out"), common.write(sink), on_error="dead_letter")
+    assert len(rows_in("out/_dead_letters")) == 3
+    assert len(sink.rows()) == 17

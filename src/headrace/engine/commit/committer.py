@@ -105,7 +105,7 @@ class Committer:
         self._dead_letters, self._letters_format = dead_letters, dead_letters_format
         self._failures = failures or Failures(FailureLimit())
         self._choose = choose
-        self._fitting = Fitting(sink, self._failures, stage=fails_as)
+        self._fitting = Fitting(sink, self._failures, stage=fails_as if dead_letters is not None else None)
         self.retrying: Retrying | None = None
         """The failed rows that are run again; None when this is no retry."""
 
@@ -194,6 +194,7 @@ class Committer:
         given_up = [unit for unit in self._units if unit.split in shut]
         self._done = opened.done.closing(given_up)
         self.retrying = retrying = opened.retrying
+        self._dead_letters = opened.letters.path if opened.letters is not None else None
         self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
         self._encoder = Encoder(
@@ -257,7 +258,7 @@ class Committer:
             TooManyFailuresError: more rows have failed than the limit allows.
             SinkError: the output cannot be written, or the types of its columns do not go with the earlier rows'.
         """
-        if block.failures and self._dead_letters is None:
+        if self._dead_letters is None and not all(failure.elsewhere for failure in block.failures):
             raise SinkError(f"{self._sink.name}: rows have failed and there is no folder for them; pass dead_letters=")
         with self._mutex:
             self._check()

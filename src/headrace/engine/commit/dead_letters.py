@@ -116,6 +116,16 @@ class DeadLetters:
         yield io.BytesIO(data)
 
 
+def format_of(receipt: str) -> LettersFormat:
+    """Return the format of a file of dead letters.
+
+    >>> format_of('{"name": "failures-00000.parquet", "hidden": "", "nbytes": 1}')
+    'parquet'
+    """
+    part = folder.PartReceipt.parse(receipt)
+    return "parquet" if part is not None and part.name.endswith(".parquet") else "json"
+
+
 def line(failure: RowFailure) -> str:
     """Return one failed row as a line of JSON.
 

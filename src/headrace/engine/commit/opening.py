@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.dead_letters import DeadLetters
+from headrace.engine.commit.dead_letters import DeadLetters, format_of
 from headrace.engine.commit.done import Done, joined
 from headrace.engine.commit.home import OUR_LETTERS, Home
 from headrace.engine.commit.identity import AFRESH, check_same_job, check_same_sources
@@ -94,16 +94,7 @@ def open_output(
     Raises:
         ResumeError: it was damaged.
     """
-    where = dead_letters or journal.dead_letters
-    letters = None
-    if where:
-        letters = DeadLetters(
-            where,
-            home.staging,
-            format=letters_format,
-            storage_options=home.storage_options,
-            staged_in=home.staged_in,
-        )
+    letters = _letters(home, journal, dead_letters, letters_format, retries=choose is not None)
     settle(sink, home, journal, letters)
     crash_point("open.published")
     check_parts(home, journal)
@@ -128,6 +119,20 @@ def open_output(
         before=before,
         recovered=recovered,
         retrying=retrying,
+    )
+
+
+def _letters(
+    home: Home | RemoteHome, journal: Journal, folder: str | None, format: LettersFormat, *, retries: bool
+) -> DeadLetters | None:
+    """Return the dead letters; those of a retry lie beside the ones that it may solve, in the same format."""
+    where = (journal.dead_letters or folder) if retries else (folder or journal.dead_letters)
+    if where is None:
+        return None
+    if retries:
+        format = next((format_of(letters.receipt) for letters in journal.letters()), format)
+    return DeadLetters(
+        where, home.staging, format=format, storage_options=home.storage_options, staged_in=home.staged_in
     )
 
 
