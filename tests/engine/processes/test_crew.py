@@ -78,6 +78,14 @@ def test_two_that_wait_do_not_wait_for_each_other() -> None:
     assert sorted(order) == ["a", "b"]
 
 
+def test_a_wait_is_not_for_ever_since_others_may_need_the_work(monkeypatch) -> None:
+    monkeypatch.setattr("headrace.engine.processes.crew.LONGEST_WAIT_SECS", 0.01)
+    crew = Crew()
+    with crew.membership(), crew.membership():
+        crew.shrink()
+        crew.wait_for_room()
+
+
 def test_a_stop_ends_the_wait() -> None:
     crew = Crew()
     with crew.membership(), crew.membership():

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+LONGEST_WAIT_SECS = 120.0
+"""A member that waits for room goes on after this time all the same: others may be waiting for its work."""
+
+
 class Crew:
     """The replicas of one stage that have a worker process each.
 
@@ -63,7 +67,7 @@ class Crew:
         with self._changed:
             self._waiting += 1
             try:
-                self._changed.wait_for(self._has_room)
+                self._changed.wait_for(self._has_room, LONGEST_WAIT_SECS)
             finally:
                 self._waiting -= 1
             if self._cancelled:
