@@ -26,6 +26,7 @@ from headrace.sources.agreement import (
 from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.csv_parser import ENCODING_ADVICE, CsvParser
 from headrace.sources.extents import CUT_ABOVE_BYTES, SPLIT_BYTES, aligned, fingerprint_of, plan_splits, version_of
+from headrace.sources.packs import lines_of, packs
 from headrace.sources.storage import ByteStream, codec_of, is_url
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from headrace.sources.extents import Extent
     from headrace.sources.listing import FileSet
+    from headrace.sources.packs import Pack
     from headrace.sources.source import Split
     from headrace.sources.storage import File
 
@@ -112,11 +114,22 @@ class CsvSource:
         schema = self._agreement().schema
         wanted = self.columns if columns is None else columns
         first = 0
-        for extent in split.detail.extents:
-            reader = _FileReader(self, extent, schema, None if wanted is None else tuple(wanted))
-            blocks = Following(reader.blocks(first), first)
-            yield from filter(lambda block: block.end[0] > start, blocks)
-            first = blocks.end
+        for pack in packs(split.detail.extents, self._content):
+            readers = [_FileReader(self, e, schema, None if wanted is None else tuple(wanted)) for e in pack.extents]
+            packed = readers[0].packed(pack, first) if len(readers) > 1 else None
+            if packed is not None:
+                first = packed.end[0]
+                if first > start:
+                    yield packed
+                continue
+            for reader in readers:
+                blocks = Following(reader.blocks(first), first)
+                yield from filter(lambda block: block.end[0] > start, blocks)
+                first = blocks.end
+
+    def _content(self, path: str) -> bytes:
+        with self.open(path) as stream:
+            return b"".join(iter(lambda: stream.read(pieces.PIECE_BYTES), b""))
 
     def _agreement(self) -> Agreement:
         if "agreement" not in self._cache:
@@ -312,16 +325,44 @@ class _FileReader:
                         yield waiting.pop(0)
                 first = blocks.end
 
-    def _blocks(
-        self, data: bytes | memoryview, bad: Misfit | None, names: list[str], first: int, origin: Origin
-    ) -> Iterator[Block]:
-        source = self.source
-        parser = source.parser(
+    def packed(self, pack: Pack, first: int) -> Block | None:
+        """Parse many files at once; None where their columns differ, or one of them needs a closer look."""
+        source, names = self.source, list[str]()
+        bodies: list[bytes] = []
+        rows: list[int] = []
+        for extent, data in zip(pack.extents, pack.contents, strict=True):
+            found, begin = source.header(data, extent.path)
+            body = data[begin:]
+            if any(line.count(b'"') % 2 for line in body.split(b"\n")) or (names and found and found != names):
+                return None
+            names = names or found
+            bodies.append(body)
+            rows.append(lines_of(body) if found else 0)
+        parsed = self._parser(names).parse(b"\n".join(bodies))
+        if parsed.ragged or parsed.misfits or sum(batch.num_rows for batch in parsed.batches) != sum(rows):
+            return None
+        return pack.block(
+            pa.concat_batches(parsed.batches),
+            rows,
+            first,
+            schema=self.schema,
+            wanted=self.wanted,
+            added=source.added,
+            stage=source.name,
+        )
+
+    def _parser(self, names: list[str]) -> CsvParser:
+        return self.source.parser(
             names,
             types={n: self._type_of(n) for n in names},
             wanted=names if self.wanted is None else [n for n in names if n in set(self.wanted)],
         )
-        parsed = parser.parse(data)
+
+    def _blocks(
+        self, data: bytes | memoryview, bad: Misfit | None, names: list[str], first: int, origin: Origin
+    ) -> Iterator[Block]:
+        source = self.source
+        parsed = self._parser(names).parse(data)
         del data
         if bad is not None:
             parsed.ragged.append((parsed.batches[-1].num_rows + len(parsed.ragged), bad))

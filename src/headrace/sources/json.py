@@ -28,6 +28,7 @@ from headrace.sources.agreement import (
 from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
 from headrace.sources.json_values import MisfitError, Target, inferred, parse_float_for, widened
+from headrace.sources.packs import lines_of, packs
 from headrace.sources.storage import ByteStream
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.sources.extents import Extent
     from headrace.sources.listing import FileSet
+    from headrace.sources.packs import Pack
     from headrace.sources.source import Split
     from headrace.sources.storage import File
 
@@ -92,11 +94,22 @@ class JsonSource:
         agreement = self._agreement()
         wanted = self.columns if columns is None else columns
         first = 0
-        for extent in split.detail.extents:
-            reader = _FileReader(self, extent, agreement, None if wanted is None else tuple(wanted))
-            blocks = Following(reader.blocks(first), first)
-            yield from filter(lambda block: block.end[0] > start, blocks)
-            first = blocks.end
+        for pack in packs(split.detail.extents, self._content):
+            readers = [_FileReader(self, e, agreement, None if wanted is None else tuple(wanted)) for e in pack.extents]
+            packed = readers[0].packed(pack, first) if len(readers) > 1 else None
+            if packed is not None:
+                first = packed.end[0]
+                if first > start:
+                    yield packed
+                continue
+            for reader in readers:
+                blocks = Following(reader.blocks(first), first)
+                yield from filter(lambda block: block.end[0] > start, blocks)
+                first = blocks.end
+
+    def _content(self, path: str) -> bytes:
+        with self.open(path) as stream:
+            return b"".join(iter(lambda: stream.read(pieces.PIECE_BYTES), b""))
 
     def _agreement(self) -> Agreement:
         if "agreement" not in self._cache:
@@ -198,6 +211,23 @@ class _FileReader:
                 waiting = [block]
                 del piece, data, block  # of what is sent on nothing is kept: it may be large
                 yield waiting.pop()
+
+    def packed(self, pack: Pack, first: int) -> Block | None:
+        """Parse many files at once; None where one of them needs a closer look."""
+        contents = [data[3:] if data[:3] == pieces.BOM else data for data in pack.contents]
+        rows = [lines_of(data) for data in contents]
+        batch = self._parse_fast(b"\n".join(contents))
+        if batch is None or batch.num_rows != sum(rows):
+            return None
+        return pack.block(
+            batch,
+            rows,
+            first,
+            schema=self.agreement.schema,
+            wanted=self.wanted,
+            added=self.source.added,
+            stage=self.source.name,
+        )
 
     def _block(self, data: bytes | memoryview, first: int, origin: Origin, *, too_long: Misfit | None) -> Block:
         batch = self._parse_fast(data) if too_long is None else None
