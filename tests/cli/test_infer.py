@@ -156,6 +156,11 @@ def test_json_report_alone_on_stdout(capsys: Printed) -> None:
     assert report["balance"]["holds"] is True
 
 
+def test_rows_of_like_length_go_together_and_stay_in_their_place() -> None:
+    assert infer("--inputs", "text", "--length-column", "text", "--max-batch-weight", "100", "--quiet") == 0
+    assert infer("--inputs", "text", "--quiet", "--overwrite") == 0
+
+
 def test_quiet_says_nothing(capsys: Printed) -> None:
     assert infer("--inputs", "text", "--quiet") == 0
     assert capsys.readouterr() == ("", "")
@@ -179,6 +184,9 @@ def test_explain_runs_nothing(capsys: Printed) -> None:
         (["--dead-letters", "failed", "--on-error", "fail"], "would stay empty with --on-error fail"),
         (["--batch-size", "0"], "0 is not in the range x>=1"),
         (["--min-batch-size", "9", "--max-batch-size", "3"], "max_batch_size"),
+        (["--max-batch-weight", "9"], "--max-batch-weight needs to know what rows weigh; pass --length-column or"),
+        (["--length-column", "txt"], "needs column 'txt', which is not there; did you mean 'text'?"),
+        (["--length-column", "text", "--weight-column", "text"], "pass one of them"),
         (["--input-format", "parquet", "--dtype", "id=string"], "--dtype is for csv and json"),
     ],
 )

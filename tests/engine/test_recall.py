@@ -91,7 +91,7 @@ def run(recall: Recall, given_blocks: list[Block], data: st.DataObject) -> tuple
         else:
             number, at, rows = asked.pop(data.draw(st.integers(0, len(asked) - 1)))
             calls.update(rows["text"].to_pylist())
-            out += recall.settle(number, at, rows.num_rows, *model(rows))
+            out += recall.settle(number, range(at, at + rows.num_rows), *model(rows))
     return out, calls
 
 
@@ -160,8 +160,8 @@ def test_what_is_known_goes_on_before_the_rest_of_its_block() -> None:
     block = Block(batch=texts, unit=Unit(0), start=(0,), end=(3,))
     asked, ready = recall.admit(0, block)
     assert ready == []
-    (first,) = recall.settle(0, 0, 1, *model(asked.batch.slice(0, 1)))
+    (first,) = recall.settle(0, range(1), *model(asked.batch.slice(0, 1)))
     assert (first.start, first.end) == ((0,), (1,))
-    assert recall.settle(0, 2, 1, *model(asked.batch.slice(2, 1))) == []
-    (rest,) = recall.settle(0, 1, 1, *model(asked.batch.slice(1, 1)))
+    assert recall.settle(0, range(2, 3), *model(asked.batch.slice(2, 1))) == []
+    (rest,) = recall.settle(0, range(1, 2), *model(asked.batch.slice(1, 1)))
     assert (rest.start, rest.end, rest.batch["answer"].to_pylist()) == ((1,), (3,), ["bb", "cc"])

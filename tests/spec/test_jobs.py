@@ -89,6 +89,22 @@ def test_time_limits_reach_the_step_and_the_model() -> None:
     assert (model.upstream.step.timeout_secs, model.upstream.isolation) == (1.5, "process")
 
 
+def test_lengths_and_weights_are_columns_or_functions() -> None:
+    for given, column, padded in (
+        ("length_fn: text", "text", True),
+        ("weight_fn: id", "id", False),
+        ("length_fn: 'builtins:len'", "__weight", True),
+    ):
+        (job,) = jobs(
+            "[{infer: {handler: 'steps:Upper', inputs: text, model_id_column: null, max_batch_weight: 64,"
+            f" sort_window_rows: 10, target_latency_secs: 2, {given}}}}}]"
+        )
+        model = job.node.upstream if column != "__weight" else job.node.upstream.upstream
+        limits = model.spec.limits
+        assert (limits.weight_column, limits.padded, limits.max_batch_weight) == (column, padded, 64)
+        assert (limits.sort_window_rows, limits.target_latency_secs) == (10, 2)
+
+
 def test_a_retry_that_makes_no_sense_is_told_with_its_place() -> None:
     with pytest.raises(SpecError, match=r"steps\[0\].map: Retry\(backoff_secs=9"):
         jobs("[{map: {function: 'steps:clean', retry: {backoff_secs: 9, max_backoff_secs: 1}}}]")

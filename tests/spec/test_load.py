@@ -119,6 +119,7 @@ def test_kind_of_value() -> None:
         ("sink:", "run: {on_error: ignore}\nsink:", "on_error: must be one of fail, dead_letter, null, not the text 'ignore'"),
         ("sink:", "run: {on_error: fail}\nsink:", "dead_letters would stay empty, since run.on_error is 'fail'"),
         ("max_batch_size: 8", "max_batch_size: 8, min_batch_size: 9", "min_batch_size (9) must not be above max_batch_size (8)"),
+        ("max_batch_size: 8", "max_batch_weight: -1", "max_batch_weight: must be at least 0, not -1"),
         ("max_batch_size: 8", "inputs: 3", "inputs: must be a column, a list of columns, or a mapping from"),
         ("max_batch_size: 8", "output: [a]", "output: must be a column, or a mapping from the answers' keys to columns"),
     ],

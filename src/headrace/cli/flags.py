@@ -19,6 +19,8 @@ _WORDS = (
     (r"\b(delimiter|encoding|type_conflicts)='([^']+)'", r"""--read '\1="\2"'"""),
     (r"\b(column_names)=\[(…)\]", r"--read '\1=[\2]'"),
     (r"\b(column_names)=\['([^']*)'\]", r"""--read '\1=["\2"]'"""),
+    (r"\b(length|weight)_fn\b=?", r"--\1-column"),
+    (r"\bmax_batch_weight\b", "--max-batch-weight"),
     (r"\binputs=\{'([^']+)': 'your column', …\}", r"--inputs '\1=YOUR COLUMN,…'"),
     (r"\binputs=(?!\w|\{)", "--inputs"),
     (r'\boutput="(\w+)"', r"--output-column \1"),

@@ -81,6 +81,9 @@ class Request:
     batch_size: int | None
     min_batch_size: int | None
     max_batch_size: int | None
+    max_batch_weight: float | None
+    length_column: str | None
+    weight_column: str | None
     concurrency: int | None
     isolation: str | None
     attempts: int | None
@@ -121,6 +124,11 @@ class Request:
     "--min-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Fewest rows a batch, where there are as many."
 )
 @click.option("--max-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Most rows a batch.")
+@click.option("--max-batch-weight", type=click.FloatRange(min=0), metavar="WEIGHT",
+              help="Most weight a batch: rows × the longest, or the sum of weights.")  # fmt: skip
+@click.option("--length-column", metavar="COLUMN",
+              help="Put rows together that are of like length in COLUMN, for models that pad.")  # fmt: skip
+@click.option("--weight-column", metavar="COLUMN", help="Weigh rows by COLUMN.")
 @click.option("--concurrency", type=ONE_OR_MORE, metavar="N", help="Batches in flight.")
 @click.option("--isolation", type=click.Choice(["thread", "process"]), help="Where the model lives.")
 @click.option("--cache", metavar="FOLDER",
@@ -226,6 +234,9 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "batch_size": request.batch_size,
         "min_batch_size": request.min_batch_size,
         "max_batch_size": request.max_batch_size,
+        "max_batch_weight": request.max_batch_weight,
+        "length_fn": request.length_column,
+        "weight_fn": request.weight_column,
         "concurrency": request.concurrency,
         "isolation": request.isolation,
         "cache": None if request.cache is None else PredictionCache(request.cache),

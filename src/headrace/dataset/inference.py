@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 INPUT_COLUMN = "__input"
 """Column that carries what `preprocess` made, from the CPU step to the model."""
+WEIGHT_COLUMN = "__weight"
+"""Column that carries what `length_fn` or `weight_fn` returned."""
 
 
 class Chain:
@@ -49,6 +51,11 @@ def build_inference(
     min_batch_size: int | None,
     max_batch_size: int | None,
     max_batch_duration_secs: float | None,
+    max_batch_weight: float | None,
+    length_fn: Any,
+    weight_fn: Any,
+    sort_window_rows: int,
+    target_latency_secs: float | None,
     concurrency: int,
     isolation: Any,
     on_error: Any,
@@ -78,6 +85,10 @@ def build_inference(
         inputs = INPUT_COLUMN
     if inputs is not None and not isinstance(inputs, (str, dict)):
         inputs = tuple(inputs)
+    weight = _weight_of(length_fn, weight_fn)
+    if callable(weight):
+        chain = Chain([weight], inputs if isinstance(inputs, str) else None)
+        node = _add_column(node, WEIGHT_COLUMN, chain, _suffixed(label, "/weigh"), on_error, advisory=True)
     node = RunInference(
         name=label,
         upstream=node,
@@ -87,7 +98,15 @@ def build_inference(
             output=output if isinstance(output, str) else dict(output),
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
-            limits=_limits(batch_size, min_batch_size, max_batch_size, max_batch_duration_secs),
+            limits=BatchLimits(
+                **_sizes(batch_size, min_batch_size, max_batch_size),
+                max_batch_duration_secs=_at_least(0, "max_batch_duration_secs", max_batch_duration_secs),
+                max_batch_weight=_at_least(0, "max_batch_weight", max_batch_weight),
+                weight_column=WEIGHT_COLUMN if callable(weight) else weight,
+                padded=length_fn is not None,
+                sort_window_rows=_at_least(1, "sort_window_rows", sort_window_rows),
+                target_latency_secs=_at_least(0, "target_latency_secs", target_latency_secs),
+            ),
             retry=retry,
             timeout_secs=timeout_secs,
             version=version,
@@ -101,6 +120,10 @@ def build_inference(
     )
     if before:
         step = Step(name=_suffixed(label, "/drop_input"), kind="columns", function=Drop((INPUT_COLUMN,)))
+        node = MapBatches(upstream=node, step=step)
+    if callable(weight):
+        drop = Drop((WEIGHT_COLUMN,))
+        step = Step(name=_suffixed(label, "/drop_weight"), kind="columns", function=drop, advisory=True)
         node = MapBatches(upstream=node, step=step)
     if after:
         if not isinstance(output, str):
@@ -124,9 +147,7 @@ def _check_memory(durability: Any, cache: Any) -> None:
         raise PlanError(f"cache is {cache!r}; pass headrace.PredictionCache('a/folder')")
 
 
-def _limits(
-    batch_size: int | None, min_batch_size: int | None, max_batch_size: int | None, duration_secs: float | None
-) -> BatchLimits:
+def _sizes(batch_size: int | None, min_batch_size: int | None, max_batch_size: int | None) -> dict[str, Any]:
     if batch_size is not None:
         if min_batch_size is not None or max_batch_size is not None:
             raise PlanError("batch_size fixes the size; leave min_batch_size and max_batch_size out, or batch_size")
@@ -136,15 +157,36 @@ def _limits(
             raise PlanError(f"{key} is {value}; it is a number of rows, at least 1")
     if min_batch_size is not None and max_batch_size is not None and min_batch_size > max_batch_size:
         raise PlanError(f"min_batch_size {min_batch_size} is more than max_batch_size {max_batch_size}")
-    if duration_secs is not None and duration_secs < 0:
-        raise PlanError(f"max_batch_duration_secs is {duration_secs}; it is a number of seconds, at least 0")
-    return BatchLimits(
-        min_batch_size=min_batch_size or 1, max_batch_size=max_batch_size, max_batch_duration_secs=duration_secs
+    return {"min_batch_size": min_batch_size or 1, "max_batch_size": max_batch_size}
+
+
+def _at_least(lowest: int, key: str, value: Any) -> Any:
+    if value is not None and not (isinstance(value, (int, float)) and value >= lowest):
+        raise PlanError(f"{key} is {value!r}; it is a number{' of seconds' * key.endswith('_secs')}, at least {lowest}")
+    return value
+
+
+def _weight_of(length_fn: Any, weight_fn: Any) -> Any:
+    """Return the one of the two that is given, a column's name or a function."""
+    if length_fn is not None and weight_fn is not None:
+        raise PlanError("length_fn is for rows that are padded, weight_fn for weights that add up; pass one of them")
+    for key, value in (("length_fn", length_fn), ("weight_fn", weight_fn)):
+        if value is not None:
+            if not (isinstance(value, str) or callable(value)):
+                raise PlanError(f"{key} is {value!r}; pass the name of a column, or a function that returns a number")
+            return value
+    return None
+
+
+def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any, *, advisory: bool = False) -> Node:
+    step = Step(
+        name=name,
+        kind="add_column",
+        function=function,
+        kwargs=(("column", column),),
+        on_error=on_error,
+        advisory=advisory,
     )
-
-
-def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any) -> Node:
-    step = Step(name=name, kind="add_column", function=function, kwargs=(("column", column),), on_error=on_error)
     return MapBatches(upstream=node, step=step, isolation="auto")
 
 

@@ -250,6 +250,11 @@ class Transforms:
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         max_batch_duration_secs: float | None = None,
+        max_batch_weight: float | None = None,
+        length_fn: str | Callable[[Any], float] | None = None,
+        weight_fn: str | Callable[[Any], float] | None = None,
+        sort_window_rows: int = 4096,
+        target_latency_secs: float | None = None,
         concurrency: int = 1,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
@@ -280,6 +285,14 @@ class Transforms:
             max_batch_duration_secs: how long the first row of a batch may wait for others.
             min_batch_size: fewest rows a batch, where there are as many.
             max_batch_size: most rows a batch.
+            max_batch_weight: most weight a batch; a row that is heavier goes alone.
+            length_fn: how long a row is, where batches are padded to their longest row: then rows of like length go
+                together, and a batch weighs its rows × the longest. The name of a column (numbers, or text, bytes and
+                lists by their length), or a function of what the model gets of a row. None: as the handler says.
+            weight_fn: how heavy a row is, in the same way, where weights add up.
+            sort_window_rows: among how many rows those of like length are looked for; results keep their order.
+            target_latency_secs: how long a row should take through this step, the wait for its batch included; without
+                it all is for throughput.
             concurrency: batches in flight.
             isolation: with "thread" they share one model in this process; with "process" each worker process loads
                 its own, and a crash costs the rows that cause it. "auto" is "process" where `timeout_secs` is given.
@@ -314,6 +327,11 @@ class Transforms:
             min_batch_size=min_batch_size,
             max_batch_size=max_batch_size,
             max_batch_duration_secs=max_batch_duration_secs,
+            max_batch_weight=max_batch_weight,
+            length_fn=length_fn,
+            weight_fn=weight_fn,
+            sort_window_rows=sort_window_rows,
+            target_latency_secs=target_latency_secs,
             concurrency=concurrency,
             isolation=isolation,
             on_error=on_error,

@@ -39,6 +39,8 @@ def identity_of(plan: Plan, output: Output) -> JobIdentity:
 
 
 def _contents(plan: Plan, node: AnyNode) -> list[tuple[str, Any]]:
+    if isinstance(node, MapBatches) and node.step.advisory:
+        return []
     if not isinstance(node, Read):
         return [_content(plan, node)]
     # Apart, since another function may want other columns of the same rows.

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
-from headrace.engine.predict import batch_of
+from headrace.engine.predict import batch_of, model_columns
+from headrace.engine.recall import Recall
 from headrace.engine.stage_run import LOOK_SECS, StageRun
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import with_column
@@ -30,15 +31,16 @@ if TYPE_CHECKING:
 
     from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
+    from headrace.engine.gathering import Gathering
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
     from headrace.engine.processes.crew import Crew, Member
     from headrace.engine.processes.supervised import SupervisedReplica
-    from headrace.engine.recall import Recall
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics, RecallStatistics
-    from headrace.model.batching import Piece
+    from headrace.model.batch import Piece
+    from headrace.model.scales import Scales
     from headrace.plan.nodes import RunInference
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
@@ -52,19 +54,30 @@ EMIT_SECS = 0.05
 
 @dataclass(slots=True)
 class _Open:
-    """A block whose rows are in the batcher or in the model."""
+    """A block whose rows are in the batcher."""
 
     block: Block
     pieces: Pieces
+    rows: int
+    """How many of them are."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a batch has of one block: its rows from `first` on, as a piece of its cover."""
+    """What a batch has of one block."""
 
     source: int
-    first: int
+    rows: range | NDArray[np.int64]
     piece: Block
+    """The rows; a piece of the block's cover where they go on at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A batch to be answered."""
+
+    shares: list[_Share]
+    weight: float
 
 
 class ModelStage(StageRun):
@@ -85,16 +98,19 @@ class ModelStage(StageRun):
         shared_task: PredictTask,
         make_process: Callable[[str, Crew], SupervisedReplica] | None,
         make_steps: Callable[[], Task],
-        recall: Recall | None = None,
+        scales: Scales,
+        recall: Recall | Gathering | None = None,
     ) -> None:
+        """`recall` takes answers that come out of order, as they do where rows are sorted; None: none do."""
         super().__init__(stage, state, outlet, inbox)
         self._node, self._name, self._on_error, self._gate = node, name, on_error, gate
         self._inbox_bytes = inbox_bytes
         """The inbox's budget once the model is there."""
-        self._batcher = Batcher(node.spec.limits)
+        self._scales = scales
+        self._batcher = Batcher(node.spec.limits, padded=scales.padded)
         self._admission = threading.Lock()
-        self._observed: deque[tuple[int, float]] = deque()
-        """Costs of answered batches, for whoever asks the batcher next."""
+        self._observed: deque[tuple[float, float]] = deque()
+        """Weights of answered batches and seconds taken, for whoever asks the batcher next."""
         self._open: dict[int, _Open] = {}
         self._opened = 0
         self._ended = False
@@ -137,7 +153,7 @@ class ModelStage(StageRun):
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _next(self, clock: StageClock, outgoing: _Outgoing, member: Member | None) -> list[_Share] | None:
+    def _next(self, clock: StageClock, outgoing: _Outgoing, member: Member | None) -> _Cut | None:
         """Return the next batch; None where there is none for this replica. One replica at a time waits for rows."""
         if not self._admission.acquire(blocking=False):
             outgoing.flush()
@@ -151,15 +167,14 @@ class ModelStage(StageRun):
                 while self._observed:
                     self._batcher.observe(*self._observed.popleft())
                 flush = self._ended or self._full_in_front()
-                if (pieces := self._batcher.take(now, flush=flush)) is not None:
-                    return self._shares(pieces)
+                if not flush and self._batcher.has_room and self._admit(clock, outgoing, 0.0):
+                    continue
+                if (batch := self._batcher.take(now, flush=flush)) is not None:
+                    return _Cut(self._shares(batch.pieces), batch.weight)
                 if self._ended:
                     return None
                 outgoing.flush()
-                self._admit(clock, outgoing, now, longest_secs=None if member is None else LOOK_SECS)
-                if self.outlet.unwanted:
-                    assert self.inbox is not None
-                    self.inbox.discard()
+                self._admit(clock, outgoing, self._patience_secs(now, None if member is None else LOOK_SECS))
             return None
         finally:
             self._admission.release()
@@ -170,18 +185,28 @@ class ModelStage(StageRun):
             return True
         return self._gate.closed and self.inbox is not None and self.inbox.fill() == 0
 
-    def _admit(self, clock: StageClock, outgoing: _Outgoing, now: float, *, longest_secs: float | None) -> None:
-        """Take one block in, or note that the time for a batch has come."""
+    def _patience_secs(self, now: float, longest_secs: float | None) -> float | None:
+        """Return how long to wait for a block; None: for ever."""
         due = self._batcher.wait_until(now)
         timeout = None if due is None else max(0.0, due - now)
         if self._gate.closed or (self._batcher.waiting_rows and timeout is None):
             timeout = min(0.05, timeout) if timeout is not None else 0.05
         if longest_secs is not None:
             timeout = longest_secs if timeout is None else min(timeout, longest_secs)
+        return timeout
+
+    def _admit(self, clock: StageClock, outgoing: _Outgoing, timeout_secs: float | None) -> bool:
+        """Take one block in, or note that there are no more; say whether either came in time."""
         try:
-            block = self.receive(clock, timeout)
+            self._take_in(self.receive(clock, timeout_secs), outgoing)
         except TimeoutError:
-            return
+            return False
+        finally:
+            if self.outlet.unwanted and self.inbox is not None:
+                self.inbox.discard()
+        return True
+
+    def _take_in(self, block: Block | None, outgoing: _Outgoing) -> None:
         if block is None:
             self._ended = True
             return
@@ -198,21 +223,27 @@ class ModelStage(StageRun):
             if asked is None:
                 return
             block = asked
-        self._open[self._opened] = _Open(block, Pieces(block))
-        self._batcher.add(self._opened, block.num_rows, time.monotonic())
+        self._open[self._opened] = _Open(block, Pieces(block), block.num_rows)
+        self._batcher.add(self._opened, block.num_rows, time.monotonic(), self._scales.weights(block.batch))
 
     def _shares(self, pieces: Sequence[Piece]) -> list[_Share]:
-        """Cut the rows of a batch out of their blocks, as pieces of those blocks' cover."""
+        """Take the rows of a batch out of their blocks."""
         shares = []
         for piece in pieces:
             opened = self._open[piece.source]
-            block, last = opened.block, piece.first + piece.count
-            ordinals = None if block.ordinals is None else block.ordinals[piece.first : last]
-            rows = block.batch.slice(piece.first, piece.count)
-            shares.append(_Share(piece.source, piece.first, opened.pieces.piece(rows, ordinals, (), before=last)))
-            if last >= block.num_rows:
+            cut = self._picked(opened.block, piece.rows) if self._recall is not None else _cut_off(opened, piece.rows)
+            shares.append(_Share(piece.source, piece.rows, cut))
+            opened.rows -= len(piece.rows)
+            if opened.rows == 0:
                 del self._open[piece.source]
         return shares
+
+    def _picked(self, block: Block, rows: range | NDArray[np.int64]) -> Block:
+        """Return some rows of a block, with the columns that the model reads; the whole block waits elsewhere."""
+        batch, places = model_columns(block.batch, self._node.spec), np.asarray(rows)
+        lie_together = isinstance(rows, range)
+        picked = batch.slice(rows[0], len(rows)) if lie_together else batch.take(array_of_numbers(places))
+        return replace(block, failures=(), errors=0).derive(picked, places)
 
     def _unanswered(self, block: Block) -> Block:
         if not block.batch.schema.names:
@@ -258,14 +289,15 @@ class ModelStage(StageRun):
         elif last:
             self._task.close()
 
-    def _answer(self, task: Task, shares: list[_Share], outgoing: _Outgoing) -> None:
+    def _answer(self, task: Task, cut: _Cut, outgoing: _Outgoing) -> None:
         """Run one batch and send its rows on."""
+        shares = cut.shares
         batch = batch_of([share.piece.batch for share in shares], self._node.spec)
         started = time.perf_counter()
         (answered,) = task.process(batch)
         seconds = time.perf_counter() - started
         if not answered.failures:
-            self._observed.append((batch.num_rows, seconds))
+            self._observed.append((cut.weight, seconds))
         settled = self._settled(shares, answered)
         if answered.failures and self._on_error == "fail":
             if self._recall is not None:
@@ -293,8 +325,7 @@ class ModelStage(StageRun):
                 kept = answered.ordinal_array()[a:b] - first
             answers = answered.batch.slice(a, b - a)
             if self._recall is not None:
-                rows = share.piece.num_rows
-                yield from self._recall.settle(share.source, share.first, rows, kept, answers, failures)
+                yield from self._recall.settle(share.source, share.rows, kept, answers, failures)
             else:
                 yield _with_answers(share.piece, kept, answers, failures, errors=answered.errors if first == 0 else 0)
             first = last
@@ -325,11 +356,19 @@ class ModelStage(StageRun):
     def model_statistics(self) -> ModelStatistics | None:
         """Return the model's numbers and the size that the batcher aims at."""
         known = [found for model in list(self._models) if (found := model.statistics()) is not None]
-        return replace(merged(known), target_batch_rows=self._batcher.target_rows) if known else None
+        if not known:
+            return None
+        cut = self._batcher.statistics()
+        return replace(
+            merged(known),
+            target_batch_rows=cut.target_rows,
+            mean_batch_weight=cut.weight / cut.batches if cut.batches else 0.0,
+            padding=1 - cut.real_weight / cut.weight if cut.weight else 0.0,
+        )
 
     def recall_statistics(self) -> RecallStatistics | None:
         """Return what was answered from memory where the stage has one."""
-        return None if self._recall is None else self._recall.statistics()
+        return self._recall.statistics() if isinstance(self._recall, Recall) else None
 
     def time_limits(self) -> list[float]:
         """Return the model's limit, and those of the steps behind it."""
@@ -339,6 +378,14 @@ class ModelStage(StageRun):
     def tasks(self) -> list[Task]:
         """Return the copies of the model."""
         return list(self._models)
+
+
+def _cut_off(opened: _Open, rows: range | NDArray[np.int64]) -> Block:
+    """Return the next rows of a block as a piece of its cover."""
+    assert isinstance(rows, range)
+    block, first, last = opened.block, rows.start, rows.stop
+    ordinals = None if block.ordinals is None else block.ordinals[first:last]
+    return opened.pieces.piece(block.batch.slice(first, last - first), ordinals, (), before=last)
 
 
 class _Outgoing:

@@ -115,8 +115,13 @@ def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:
 
     Only the columns that the model reads are copied, where it is known which those are.
     """
-    names = columns_of(spec.inputs)
-    if names is not None and all(set(names) <= set(batch.schema.names) for batch in rows):
-        rows = [batch.select(list(names)) for batch in rows]
-    batch = concatenated(rows)
+    read = [model_columns(batch, spec) for batch in rows]
+    alike = all(batch.schema.names == read[0].schema.names for batch in read)
+    batch = concatenated(read if alike else rows)
     return Block(batch=batch, unit=Unit(0), start=(0,), end=(batch.num_rows,))
+
+
+def model_columns(batch: pa.RecordBatch, spec: InferenceSpec) -> pa.RecordBatch:
+    """Return the columns that the model reads, as far as that is known and they are there."""
+    names = columns_of(spec.inputs)
+    return batch.select(list(names)) if names is not None and set(names) <= set(batch.schema.names) else batch

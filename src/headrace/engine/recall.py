@@ -1,7 +1,7 @@
 """Recall: what a model stage knows without asking the model, from earlier runs and from equal rows.
 
-Each block waits here until its rows are answered: those that a memory knows at once, those equal to a row that the
-model is being asked about with that one, all others by the model. A block goes on piece by piece, front to back.
+Rows that a memory knows are answered at once, those equal to a row that the model is being asked about with that one,
+all others by the model. Each block waits meanwhile, and goes on piece by piece (`gathering.py`).
 """
 
 from __future__ import annotations
@@ -15,30 +15,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.failing import placed
-from headrace.engine.task import StepCounts
-from headrace.engine.user_batches import with_column
+from headrace.engine.gathering import UNKNOWN, Gathered, Gathering
 from headrace.errors import StageError
 from headrace.metrics.statistics import RecallStatistics
-from headrace.model.found import joined_column
 from headrace.model.inputs import columns_of
-from headrace.records.cutter import Pieces
 from headrace.records.keys import KEY_BYTES, keys_of, layout, row_bytes
 from headrace.records.plain import array_of_numbers
 from headrace.records.position import is_whole
 from headrace.records.tensors import has_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from headrace.engine.task import StepCounts
     from headrace.model.answer_store import AnswerStore
     from headrace.plan.nodes import InferenceSpec
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
-
-UNKNOWN, FAILED = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,62 +57,13 @@ class Memory:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
-    """A block of which some rows are not answered yet."""
+class _Known(Gathered):
+    """A block that waits, with the keys of its rows."""
 
-    number: int
-    block: Block
-    pieces: Pieces
-    own_keys: list[bytes]
-    equal_keys: list[bytes]
-    part: NDArray[np.int64]
-    """For each row, which of `parts` has its answer; or UNKNOWN, FAILED."""
-    row: NDArray[np.int64]
-    """For each row, which row of its part that is."""
-    parts: dict[int, pa.RecordBatch] = field(default_factory=dict)
-    """Answers of which some have not gone on yet."""
-    unsent: dict[int, int] = field(default_factory=dict)
-    """How many of a part's answers those are."""
-    numbered: int = 0
-    """Parts so far."""
-    failures: dict[int, RowFailure] = field(default_factory=dict)
+    own_keys: list[bytes] = field(default_factory=list)
+    equal_keys: list[bytes] = field(default_factory=list)
     asked: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """The rows that the model is asked about."""
-    sent: int = 0
-    """Rows at the front that have gone on."""
-
-    def answer(self, rows: NDArray[np.int64], answers: pa.RecordBatch) -> None:
-        """Note the answers to rows."""
-        self.part[rows], self.row[rows] = self.numbered, np.arange(len(rows))
-        self.parts[self.numbered], self.unsent[self.numbered] = answers, len(rows)
-        self.numbered += 1
-
-    def known_to(self) -> int:
-        """Return the row up to which all are known; looks no further than it has to."""
-        at, step = self.sent, 256
-        while at < len(self.part):
-            unknown = np.flatnonzero(self.part[at : at + step] == UNKNOWN)
-            if len(unknown):
-                return at + int(unknown[0])
-            at, step = at + step, 2 * step
-        return len(self.part)
-
-    def columns(self, rows: NDArray[np.int64], count: int) -> list[pa.Array]:
-        """Return the answers to rows, null where one failed, in `count` columns; each is asked for once."""
-        part, row = self.part[rows], self.row[rows]
-        good = part >= 0
-        if not good.any():
-            return [pa.nulls(len(rows))] * count
-        used, uses = (found.tolist() for found in np.unique(part[good], return_counts=True))
-        begins = np.cumsum([0, *(self.parts[p].num_rows for p in used)])
-        places = np.where(good, begins[np.searchsorted(used, part)] + row, 0)
-        indices = array_of_numbers(places) if good.all() else pa.array(places, mask=~good)
-        columns = [joined_column([self.parts[p].column(i) for p in used]).take(indices) for i in range(count)]
-        for p, number in zip(used, uses, strict=True):
-            self.unsent[p] -= number
-            if not self.unsent[p]:
-                del self.parts[p], self.unsent[p]
-        return columns
 
 
 class Recall:
@@ -136,19 +82,24 @@ class Recall:
         equal: Memory | None,
         nulls: bool,
     ) -> None:
-        self._spec, self._name, self._nulls = spec, name, nulls
-        self.counts = StepCounts()
+        self._spec, self._name = spec, name
         self._own, self._equal = own, equal
-        output = [spec.output] if isinstance(spec.output, str) else list(spec.output.values())
-        self._names = output if spec.model_id_column is None else [*output, spec.model_id_column]
+        self._gathering = Gathering(spec, nulls=nulls)
         self._lock = threading.Lock()
-        self._waiting: dict[int, _Waiting] = {}
-        self._asked_for: dict[bytes, list[tuple[_Waiting, int]]] = {}
+        self._asked_for: dict[bytes, list[tuple[_Known, int]]] = {}
         """Keys that the model is being asked about, and the equal rows that wait for the answer."""
         self._repeats = Counter[bytes]()
         self._recovered = self._hits = self._misses = 0
-        self.held_bytes = 0
+
+    @property
+    def counts(self) -> StepCounts:
+        """What became of the rows."""
+        return self._gathering.counts
+
+    @property
+    def held_bytes(self) -> int:
         """Bytes of blocks that wait for answers."""
+        return self._gathering.held_bytes
 
     def admit(self, number: int, block: Block) -> tuple[Block | None, list[Block]]:
         """Take a block; return what of it the model has to be asked about, and pieces that may go on at once.
@@ -160,7 +111,7 @@ class Recall:
         rows = np.arange(block.num_rows)
         if self._own is not None and self._own.filled:
             found = self._own.store.get(waiting.own_keys)
-            ready += self._mark([(waiting, some.places, self._named(some.answers)) for some in found], {})
+            ready += self._gathering.mark([(waiting, some.places, self._named(some.answers)) for some in found], {})
             rows = np.flatnonzero(waiting.part == UNKNOWN)
             self._recovered += block.num_rows - len(rows)
         if self._equal is not None:
@@ -179,24 +130,24 @@ class Recall:
     def settle(
         self,
         number: int,
-        first: int,
-        count: int,
+        rows: range | NDArray[np.int64],
         kept: NDArray[np.int64] | None,
         answers: pa.RecordBatch,
         failures: Mapping[int, RowFailure],
     ) -> list[Block]:
-        """Take the model's answers to `count` rows of what was asked of a block, from its row `first` on.
+        """Take the model's answers to some rows of what was asked of a block.
 
-        `kept` names those that `answers` is to (None: all), `failures` has the others; both count from `first`. Returns
-        the pieces, of this block and of others, that may go on now.
+        `kept` names those of `rows` that `answers` is to (None: all), `failures` has the others. Returns the pieces, of
+        this block and of others, that may go on now.
         """
-        waiting = self._waiting[number]
-        rows = waiting.asked[first : first + count]
-        answered = rows if kept is None else rows[kept]
+        waiting = self._gathering.waiting(number)
+        assert isinstance(waiting, _Known)
+        places = waiting.asked[np.asarray(rows)]
+        answered = places if kept is None else places[kept]
         self._refuse_objects(answers)
         if self._equal is not None:
             self._equal.store.put([waiting.equal_keys[row] for row in answered.tolist()], _nameless(answers))
-        return self._spread(waiting, answered, answers, {int(rows[i]): failure for i, failure in failures.items()})
+        return self._spread(waiting, answered, answers, {int(places[i]): failure for i, failure in failures.items()})
 
     def statistics(self) -> RecallStatistics:
         """Return how many rows needed no model."""
@@ -209,7 +160,7 @@ class Recall:
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _enter(self, number: int, block: Block) -> _Waiting:
+    def _enter(self, number: int, block: Block) -> _Known:
         batch, inputs = block.batch, self._spec.inputs
         names = columns_of(inputs)
         if names is not None and set(names) <= set(batch.schema.names):
@@ -217,18 +168,12 @@ class Recall:
         matrix = row_bytes(batch.columns, batch.num_rows)
         # The name of a column that goes in alone means nothing to the model.
         kinds = layout([""] if isinstance(inputs, str) else batch.schema.names, batch.columns)
-        waiting = _Waiting(
-            number,
-            block,
-            Pieces(block),
-            own_keys=self._numbered(block, self._own.keys(block, matrix, kinds)) if self._own is not None else [],
-            equal_keys=self._equal.keys(block, matrix, kinds) if self._equal is not None else [],
-            part=np.full(block.num_rows, UNKNOWN),
-            row=np.zeros(block.num_rows, dtype=np.int64),
-        )
-        with self._lock:
-            self._waiting[number] = waiting
-            self.held_bytes += block.nbytes
+        waiting = _Known.of(number, block)
+        if self._own is not None:
+            waiting.own_keys = self._numbered(block, self._own.keys(block, matrix, kinds))
+        if self._equal is not None:
+            waiting.equal_keys = self._equal.keys(block, matrix, kinds)
+        self._gathering.enter(waiting)
         return waiting
 
     def _numbered(self, block: Block, keys: list[bytes]) -> list[bytes]:
@@ -245,7 +190,7 @@ class Recall:
                 keys[row] = hashlib.blake2b(keys[row] + number.to_bytes(8, "little"), digest_size=KEY_BYTES).digest()
         return keys
 
-    def _reserve(self, waiting: _Waiting, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _reserve(self, waiting: _Known, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those rows whose keys nobody asks for yet; the others will be answered with the first.
 
         They are reserved before the memory is looked into: whoever is let in while an answer is on its way either
@@ -266,15 +211,15 @@ class Recall:
 
     def _spread(
         self,
-        waiting: _Waiting,
+        waiting: _Known,
         rows: NDArray[np.int64],
         answers: pa.RecordBatch,
         failures: Mapping[int, RowFailure],
     ) -> list[Block]:
         """Give answers to the rows of a block and to all that are equal to them."""
-        answered: dict[_Waiting, list[tuple[int, int]]] = defaultdict(list)
+        answered: dict[_Known, list[tuple[int, int]]] = defaultdict(list)
         answered[waiting] = [(row, i) for i, row in enumerate(rows.tolist())]
-        failed = {(waiting, row): failure for row, failure in failures.items()}
+        failed: dict[tuple[Gathered, int], RowFailure] = {(waiting, row): f for row, f in failures.items()}
         if self._equal is not None:
             with self._lock:
                 for row, i in list(answered[waiting]):
@@ -291,60 +236,10 @@ class Recall:
         if self._own is not None:
             keys = [each.own_keys[row] for each, to, _ in marks for row in to.tolist()]
             self._own.store.put(keys, _nameless(pa.concat_batches([its for _, _, its in marks])))
-        return self._mark(marks, failed)
-
-    def _mark(
-        self,
-        answered: Sequence[tuple[_Waiting, NDArray[np.int64], pa.RecordBatch]],
-        failed: Mapping[tuple[_Waiting, int], RowFailure],
-    ) -> list[Block]:
-        """Note what became of rows, and return the pieces that may go on for it."""
-        with self._lock:
-            for waiting, rows, answers in answered:
-                waiting.answer(rows, answers)
-            for (waiting, row), failure in failed.items():
-                waiting.part[row] = FAILED
-                waiting.failures[row] = placed(failure, waiting.block, row)
-            touched = dict.fromkeys([*(waiting for waiting, _, _ in answered), *(waiting for waiting, _ in failed)])
-            return [piece for waiting in touched for piece in self._advance(waiting)]
-
-    def _advance(self, waiting: _Waiting) -> Iterable[Block]:
-        """Cut off the rows at a block's front that are known."""
-        block, first, last = waiting.block, waiting.sent, waiting.known_to()
-        if first == last:
-            return ()
-        waiting.sent = last
-        if last == block.num_rows:
-            del self._waiting[waiting.number]
-            self.held_bytes -= block.nbytes
-        failed = np.flatnonzero(waiting.part[first:last] == FAILED) + first
-        failures, nulled = [waiting.failures[row] for row in failed.tolist()], 0
-        batch, ordinals = block.batch.slice(first, last - first), block.ordinals
-        rows = np.arange(first, last)
-        if self._nulls:
-            failures, nulled = [], len(failures)
-        elif failures:
-            rows = np.setdiff1d(rows, failed, assume_unique=True)
-            batch, ordinals = batch.take(array_of_numbers(rows - first)), block.ordinal_array()
-        for name, column in zip(self._names, self._columns(waiting, rows), strict=True):
-            batch = with_column(batch, name, column)
-        self.counts.rows_out += len(rows)
-        self.counts.failed += len(failures)
-        self.counts.with_error += nulled
-        ordinals = None if ordinals is None else ordinals[rows]
-        return (waiting.pieces.piece(batch, ordinals, failures, before=last, errors=nulled),)
-
-    def _columns(self, waiting: _Waiting, rows: NDArray[np.int64]) -> list[pa.Array]:
-        """Return the answers to rows; those that failed too say which model they were put to."""
-        columns = waiting.columns(rows, len(self._names))
-        if self._spec.model_id_column is not None and columns[-1].null_count:
-            ids = columns[-1]
-            ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids.cast(pa.string())
-            columns[-1] = ids.fill_null(self._spec.handler.model_id).dictionary_encode()
-        return columns
+        return self._gathering.mark(marks, failed)
 
     def _named(self, answers: pa.RecordBatch) -> pa.RecordBatch:
-        return answers.rename_columns(self._names)
+        return answers.rename_columns(self._gathering.names)
 
     def _refuse_objects(self, answers: pa.RecordBatch) -> None:
         for field_ in answers.schema:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.channel import Channel, Gate
+from headrace.engine.gathering import Gathering
 from headrace.engine.model_stage import ModelStage
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
@@ -17,6 +18,7 @@ from headrace.engine.read_stage import ReadStage
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
 from headrace.errors import StageError
+from headrace.model.scales import Scales
 from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.lanes import first_lanes
 from headrace.plan.nodes import Collect, Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.processes.crew import Crew
     from headrace.engine.processes.supervised import SupervisedReplica
+    from headrace.engine.recall import Recall
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
@@ -214,7 +217,10 @@ class Wiring:
     def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
         name = self._plan.name_of(head)
         on_error: OnError = head.on_error or self._options.on_error
-        recall = self._memories.recall_of(head, on_error=on_error)
+        recall: Recall | Gathering | None = self._memories.recall_of(head, on_error=on_error)
+        scales = Scales(head.spec, name)
+        if scales.padded and recall is None:
+            recall = Gathering(head.spec, nulls=on_error == "null")
         # What is answered beside a failed row is kept, before the failure ends the run or is written as nulls.
         make = partial(PredictTask, head.spec, name, on_error if recall is None else "dead_letter")
         terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
@@ -233,6 +239,7 @@ class Wiring:
             if stage.isolation == "process"
             else None,
             make_steps=self._steps(stage),
+            scales=scales,
             recall=recall,
         )
 

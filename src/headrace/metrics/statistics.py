@@ -52,6 +52,10 @@ class ModelStatistics:
     latency_p99_secs: float = 0.0
     target_batch_rows: int = 0
     """The size that the batcher aims at now."""
+    mean_batch_weight: float = 0.0
+    """Of the batches that the batcher cut: their rows where nothing says what those weigh; padding is counted."""
+    padding: float = 0.0
+    """Share of the weight of all batches that is padding, as far as rows have lengths."""
 
     @property
     def mean_batch_rows(self) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, PlanError
 from headrace.model.handler import ModelHandler, accepts_inference_args
+from headrace.model.scales import check_scales
 
 if TYPE_CHECKING:
     from headrace.plan.nodes import BatchLimits, InferenceSpec
@@ -30,6 +31,7 @@ def check_spec(spec: InferenceSpec, stage: str = "run_inference") -> None:
     _check_inputs(spec.inputs, stage)
     _check_output(spec, stage)
     _check_limits(spec.limits, stage)
+    check_scales(spec, stage)
     if spec.inference_args and not accepts_inference_args(spec.handler):
         raise PlanError(
             f"stage {stage!r} is given inference_args ({', '.join(spec.inference_args)}), but "

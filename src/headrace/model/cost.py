@@ -68,6 +68,25 @@ class CostModel:
         longest = max(LONG_BATCH_SECS - cost.fixed_secs, cost.fixed_secs) / cost.per_weight_secs
         return max(row_weight, min(wanted, longest, GROWTH * self._heaviest()))
 
+    def seconds(self, weight: float) -> float:
+        """Return how long a batch of this weight will take; 0 as long as nothing is known."""
+        cost = self.cost()
+        return 0.0 if cost is None else cost.fixed_secs + cost.per_weight_secs * weight
+
+    def weight_within(self, seconds: float) -> float:
+        """Return the weight of the batch that takes so long; infinite as long as nothing is known."""
+        cost = self.cost()
+        if cost is None or cost.per_weight_secs <= 0:
+            return inf
+        return max(0.0, (seconds - cost.fixed_secs) / cost.per_weight_secs)
+
+    def overhead(self, target: float) -> float:
+        """Return the weight that takes as long as the fixed part; a guess from the target while nothing is known."""
+        cost = self.cost()
+        if cost is None or cost.per_weight_secs <= 0 or len(self._classes) == 1:
+            return target * FIXED_SHARE / (1 - FIXED_SHARE)
+        return cost.fixed_secs / cost.per_weight_secs
+
     def cost(self) -> Cost | None:
         """Return the line through what was seen, None before anything was."""
         if not self._classes:

@@ -38,6 +38,9 @@ class ModelHandler(ABC, Generic[ModelT]):
     input_format: str = "auto"
     """"auto" (as above), "pandas" or "pyarrow"."""
 
+    padded: bool = True
+    """Whether the rows of a batch are padded to the heaviest of them; says something only beside `weigh`."""
+
     @abstractmethod
     def load_model(self) -> ModelT:
         """Load and return the model; called once a host, in the thread or process that will run it."""
@@ -69,6 +72,14 @@ class ModelHandler(ABC, Generic[ModelT]):
 
         Called only where there is input. Errors are ignored here: `load_model` will meet and explain them.
         """
+
+    def weigh(self, batch: Any) -> Any:
+        """Return one number for each row of a batch: how long it is (`padded`), or how heavy; None: all are alike.
+
+        Called without a model, in the process that reads, for many rows at a time: leave out what is expensive. A row
+        that cannot be weighed weighs nothing, and is left to `run_inference` to fail.
+        """
+        return None
 
     def default_inputs(self) -> Sequence[str] | str | None:
         """Name the input columns to take when the user names none; None gives rows as dicts."""

@@ -110,6 +110,10 @@ def _model_details(node: RunInference) -> dict[str, Any]:
     size = f"{limits.min_batch_size} to {limits.max_batch_size or 'as fast as possible'}"
     details["batch size"] = size
     details |= _patience(spec)
+    if limits.max_batch_weight is not None:
+        details["batch weight"] = f"at most {limits.max_batch_weight:g}"
+    if limits.weight_column is not None:
+        details["rows of like length" if limits.padded else "rows weighed"] = f"by {limits.weight_column}"
     details.update({key: value for key, value in node.hints.items() if value is not None})
     if node.durability == "row":
         details["durability"] = "row"

@@ -55,6 +55,16 @@ class BatchLimits:
     max_batch_size: int | None = None
     max_batch_duration_secs: float | None = None
     """How long the first row of a batch may wait for others; None: as long as rows keep coming."""
+    max_batch_weight: float | None = None
+    """Most weight a batch; a row that is heavier goes alone."""
+    weight_column: str | None = None
+    """Column that says how much each row weighs; None: the handler says, or all weigh 1."""
+    padded: bool = False
+    """Whether the column has lengths: like ones go together, and a batch weighs its rows × the longest."""
+    sort_window_rows: int = 4096
+    """How many rows are looked over for like ones."""
+    target_latency_secs: float | None = None
+    """How long a row should take through the stage, waiting included; None: all for throughput."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.graph import Plan
 from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, RunInference, Shuffle, Union, Write, upstreams
-from headrace.plan.schemas import input_columns
+from headrace.plan.schemas import columns_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +113,7 @@ def _before(node: AnyNode, after: set[str] | None) -> set[str] | None:
         if after is None or node.spec.inputs is None:
             return None
         made = {node.spec.output} if isinstance(node.spec.output, str) else set(node.spec.output.values())
-        return (after - made - {node.spec.model_id_column or ""}) | set(input_columns(node.spec.inputs))
+        return (after - made - {node.spec.model_id_column or ""}) | set(columns_read(node.spec))
     if isinstance(node, (Limit, Shuffle, Reshuffle, Union)):
         return after
     return None

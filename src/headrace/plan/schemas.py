@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.plan.graph import Plan
-    from headrace.plan.nodes import AnyNode
+    from headrace.plan.nodes import AnyNode, InferenceSpec
 
 Columns: TypeAlias = dict[str, "pa.DataType | None"]
 """Column names with their types; None for a type that only the run will tell."""
@@ -90,7 +90,7 @@ def _inference(plan: Plan, node: RunInference, before: Columns | None) -> Column
     spec, name = node.spec, plan.name_of(node)
     if before is None:
         return None
-    for column in input_columns(spec.inputs):
+    for column in columns_read(spec):
         if column not in before:
             raise UnknownColumnError(column, before, step=name)
     new = [spec.output] if isinstance(spec.output, str) else list(spec.output.values())
@@ -103,6 +103,12 @@ def _inference(plan: Plan, node: RunInference, before: Columns | None) -> Column
     if spec.model_id_column is not None:
         after[spec.model_id_column] = pa.dictionary(pa.int32(), pa.string())
     return after
+
+
+def columns_read(spec: InferenceSpec) -> list[str]:
+    """Name the columns that a model stage mentions: its inputs, and that which weighs rows."""
+    weight = spec.limits.weight_column
+    return [*input_columns(spec.inputs), *([] if weight is None else [weight])]
 
 
 def input_columns(inputs: object) -> list[str]:

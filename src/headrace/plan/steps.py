@@ -48,6 +48,8 @@ class Step:
     """How long a call for one row (for one batch: map_batches) may take; None: as long as it likes."""
     version: str | None = None
     """Stands for the function's content in the job's identity, where that cannot be fingerprinted."""
+    advisory: bool = False
+    """Guides the engine and changes no result, so that it does not count in the job's identity."""
 
     @property
     def fans_out(self) -> bool:

@@ -82,6 +82,9 @@ def _inference_options(step: InferStep) -> dict[str, Any]:
     for name in ("preprocess", "postprocess"):
         if name in options:
             options[name] = [load_function(reference) for reference in options[name]]
+    for name in ("length_fn", "weight_fn"):
+        if ":" in options.get(name, ""):
+            options[name] = load_function(options[name])
     if (cache := options.get("cache")) is not None:
         options["cache"] = PredictionCache(**({"path": cache} if isinstance(cache, str) else cache.options()))
     return options

@@ -192,6 +192,11 @@ class InferStep(SpecModel):
     min_batch_size: Positive | None = None
     max_batch_size: Positive | None = None
     max_batch_duration_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_batch_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    length_fn: str | None = Field(None, description="a column, or module:function")
+    weight_fn: str | None = Field(None, description="a column, or module:function")
+    sort_window_rows: Positive | None = None
+    target_latency_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     concurrency: Positive | None = None
     isolation: Literal["auto", "thread", "process"] | None = None
     num_gpus: Annotated[float, Field(ge=0)] | None = None
