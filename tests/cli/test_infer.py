@@ -69,6 +69,22 @@ def test_a_cache_that_lies_elsewhere_is_refused(capsys: Printed) -> None:
     assert "is no folder of this machine" in capsys.readouterr().err
 
 
+def test_the_size_and_the_compression_of_the_output() -> None:
+    assert infer("--inputs", "text", "--rows-per-part", "1", "--compression", "gzip") == 0
+    assert sorted(path.name for path in Path("out").glob("part-*"))[:2] == [
+        "part-00000.jsonl.gz",
+        "part-00001.jsonl.gz",
+    ]
+    assert infer("--inputs", "text", "--target-part-bytes", "1", "--overwrite") == 0
+    parts = len(list(Path("out").glob("part-*")))
+    assert parts == len(rows("out"))
+
+
+def test_a_compression_that_does_not_exist(capsys: Printed) -> None:
+    assert infer("--compression", "gzp") == 2
+    assert "there is no compression 'gzp'; did you mean 'gzip'?" in capsys.readouterr().err
+
+
 def test_a_model_with_a_time_limit_gets_a_process_of_its_own(capsys: Printed) -> None:
     assert infer("--timeout-secs", "60", "--explain") == 0
     assert "1 worker process" in capsys.readouterr().out

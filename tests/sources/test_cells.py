@@ -100,3 +100,36 @@ def test_integers_too_big_for_the_type_asked_for_misfit() -> None:
 def test_integers_beyond_64_bits_misfit_also_beside_floats() -> None:
     done = convert_cells(pa.array([b"1.5", b"99999999999999999999", b"2"]), pa.int64())
     assert (done.column.to_pylist(), done.misfits.tolist()) == ([1.5, None, 2.0], [1])
+
+
+def test_integers_of_64_bits_without_a_sign() -> None:
+    done = convert_cells(pa.array([b"18446744073709551615", b"18446744073709551616", b"-1", b""]), pa.uint64())
+    assert done.column.to_pylist() == [2**64 - 1, None, None, None]
+    assert done.misfits.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("cells", "to", "values", "misfits"),
+    [
+        ([b"12:00:00", b"25:00:00", b""], pa.time32("s"), ["12:00:00", None, None], [1]),
+        ([b"23:59:59.999999999", b"noon"], pa.time64("ns"), ["23:59:59.999999999", None], [1]),
+        ([b"1.5", b"0.0000001", b"", b"1e30"], pa.duration("us"), ["1500000", None, None, None], [1, 3]),
+        ([b"1.10", b"1.105"], pa.decimal128(9, 2), ["1.10", None], [1]),
+        (
+            [b"2024-01-01T00:00:00.123456789Z", b"x"],
+            pa.timestamp("ns", "UTC"),
+            ["2024-01-01 00:00:00.123456789Z", None],
+            [1],
+        ),
+        ([b"[1]"], pa.list_(pa.int8()), [None], [0]),
+        ([b"", b""], pa.null(), [None, None], []),
+    ],
+)
+def test_types_that_are_asked_for(
+    cells: list[bytes], to: pa.DataType, values: list[str | None], misfits: list[int]
+) -> None:
+    done = convert_cells(pa.array(cells), to)
+    assert done.column.type == to
+    shown = done.column if pa.types.is_nested(to) else done.column.cast(pa.string())
+    assert shown.to_pylist() == values
+    assert done.misfits.tolist() == misfits

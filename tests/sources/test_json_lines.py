@@ -191,3 +191,34 @@ def test_reading_from_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [r["id"] for _, r in whole] == list(range(100))
     for start in (1, 57, 99, 100):
         assert read_from(one, one.splits()[0], start) == whole[start:]
+
+
+def test_half_a_character_fails_its_line_alone(tmp_path: Path) -> None:
+    lines = [r'{"t": "\ud800"}', r'{"t": "\ud83d\ude00"}', r'{"\udfff": 1}', r'{"t": "\\ud800"}']
+    found = read(source(put(tmp_path / "a.jsonl", *lines)))
+    assert found.rows == [{"t": "\U0001f600"}, {"t": "\\ud800"}]
+    assert [failure.position for failure in found.failures] == [0, 2]
+    assert "half a character" in found.failures[0].message
+
+
+def test_numbers_with_types_that_keep_every_digit(tmp_path: Path) -> None:
+    lines = ['{"d": 12345678901234567890.10, "s": 0.000000001}', '{"d": 1.105, "s": 1}', '{"d": 7, "s": 0.0000000001}']
+    asked = {"d": pa.decimal128(38, 2), "s": pa.duration("ns")}
+    found = read(source(put(tmp_path / "a.jsonl", *lines), dtypes=asked))
+    assert [str(row["d"]) for row in found.rows] == ["12345678901234567890.10"]
+    assert [failure.position for failure in found.failures] == [1, 2]
+    assert "1.105 is not decimal128(38, 2), asked for by dtypes=" in found.failures[0].message
+
+
+def test_bytes_and_maps_that_are_none_misfit(tmp_path: Path) -> None:
+    lines = [
+        '{"b": {"base64": "AP8="}, "m": {"1": true}}',
+        '{"b": {"base64": "?"}}',
+        '{"m": {"x": true}}',
+        '{"b": {"base64": 1}}',
+    ]
+    found = read(
+        source(put(tmp_path / "a.jsonl", *lines), dtypes={"b": "binary", "m": pa.map_(pa.int64(), pa.bool_())})
+    )
+    assert found.rows == [{"b": b"\x00\xff", "m": [(1, True)]}]
+    assert [failure.position for failure in found.failures] == [1, 2, 3]

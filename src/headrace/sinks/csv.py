@@ -45,6 +45,9 @@ class CsvSink:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
+    def __post_init__(self) -> None:
+        suffix_of(self.compression, sink=self.name)
+
     @property
     def name(self) -> str:
         return f"write_csv({masked(self.path)})"
@@ -55,7 +58,6 @@ class CsvSink:
 
     def check(self, schema: pa.Schema) -> None:
         """Raise SinkError for names that appear twice, and for types that a cell of text cannot tell."""
-        suffix_of(self.compression, sink=self.name)
         refuse_duplicates(schema, sink=self.name)
         refuse_untold(schema, as_cells, sink=self.name)
 

@@ -39,6 +39,9 @@ class JsonSink:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """For URLs, as fsspec takes them; they stay out of plans and messages."""
 
+    def __post_init__(self) -> None:
+        suffix_of(self.compression, sink=self.name)
+
     @property
     def name(self) -> str:
         return f"write_json({masked(self.path)})"
@@ -49,7 +52,6 @@ class JsonSink:
 
     def check(self, schema: pa.Schema) -> None:
         """Raise SinkError for names that appear twice, and for types that JSON has nothing for."""
-        suffix_of(self.compression, sink=self.name)
         refuse_duplicates(schema, sink=self.name)
         refuse_untold(schema, lambda batch: json_texts(batch.column(0)), sink=self.name)
 

@@ -7,7 +7,7 @@ whose cells all fit are read by Arrow's own parser and never come here beyond th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -153,18 +153,30 @@ def _convert_fitting(text: pa.Array, nulls: pa.Array, fits: pa.Array, to: pa.Dat
 def _convert_one_by_one(text: pa.Array, nulls: pa.Array, to: pa.DataType) -> Converted:
     wanted = pc.if_else(nulls, pa.scalar(None, pa.string()), text)
     try:
-        return Converted(wanted.cast(to), np.empty(0, dtype=np.int64))
-    except pa.ArrowInvalid:
+        return Converted(_cast(wanted, to), np.empty(0, dtype=np.int64))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
         pass
-    values: list[Any] = []
+    values: list[pa.Array] = []
     misfits: list[int] = []
-    for row, cell in enumerate(wanted):
+    for row in range(len(wanted)):
         try:
-            values.append(cell.cast(to))
-        except pa.ArrowInvalid:
-            values.append(pa.scalar(None, to))
+            values.append(_cast(wanted.slice(row, 1), to))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
+            values.append(pa.nulls(1, to))
             misfits.append(row)
-    return Converted(pa.array([v.as_py() for v in values], to), np.array(misfits, dtype=np.int64))
+    return Converted(pa.concat_arrays(values), np.array(misfits, dtype=np.int64))
+
+
+def _cast(text: pa.Array, to: pa.DataType) -> pa.Array:
+    """Cast text, also to the types of time that Arrow makes of no text; durations are seconds."""
+    if pa.types.is_time(to):
+        return pc.binary_join_element_wise("1970-01-01 ", text, "").cast(pa.timestamp(to.unit)).cast(to)
+    if pa.types.is_duration(to):
+        digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[to.unit]
+        exact = text.cast(pa.decimal128(19, digits))  # as many digits as 64 bits, and a few values more
+        ticks = [None if value is None else int(value.scaleb(digits)) for value in exact.to_pylist()]
+        return pa.array(ticks, pa.int64()).view(to)
+    return text.cast(to)
 
 
 def _decoded(cells: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:

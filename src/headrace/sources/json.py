@@ -27,7 +27,7 @@ from headrace.sources.agreement import (
 )
 from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
-from headrace.sources.json_values import MisfitError, Target, inferred, parse_float_for, widened
+from headrace.sources.json_values import MisfitError, Target, inferred, loads_object, parse_float_for, widened
 from headrace.sources.packs import lines_of, packs
 from headrace.sources.storage import ByteStream
 
@@ -289,10 +289,7 @@ class _FileReader:
             if not line or line.isspace():
                 continue
             try:
-                row = json.loads(line, parse_float=parse_float)
-                if not isinstance(row, dict):
-                    raise ValueError(f"expected an object, found {type(row).__name__}")
-                rows.append(row)
+                rows.append(loads_object(line, parse_float))
             except ValueError as error:
                 shown = line[:1000].decode(errors="backslashreplace")
                 why = f"the line is not a JSON object: {error}: {shown[:200]!r}"
@@ -348,10 +345,9 @@ class _FileReader:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        return loads_object(line)
     except ValueError:
         return None
-    return row if isinstance(row, dict) else None
 
 
 def _late(values: list[Any], name: str) -> Target:

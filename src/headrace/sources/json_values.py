@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+EXACT = Context(prec=100)
 
 
 class WrittenFloat(float):
@@ -35,6 +37,26 @@ def parse_float_for(types: Iterable[pa.DataType]) -> type[float]:
     """Return what to make of numbers with a fraction, for columns of these types."""
     inner = (t for type_ in types for t in types_within(type_))
     return WrittenFloat if any(pa.types.is_decimal(t) or pa.types.is_duration(t) for t in inner) else float
+
+
+def loads_object(line: bytes, parse_float: type[float] = float) -> dict[str, Any]:
+    """Return the object that a line holds.
+
+    >>> loads_object(b'{"id": 1}')
+    {'id': 1}
+
+    Raises:
+        ValueError: it holds none, or text that is none.
+    """
+    row = json.loads(line, parse_float=parse_float)
+    if not isinstance(row, dict):
+        raise ValueError(f"expected an object, found {type(row).__name__}")
+    if rb"\ud" in line.lower():
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("text with half a character (a lone surrogate)") from None
+    return row
 
 
 class MisfitError(Exception):
@@ -175,7 +197,7 @@ def _fitted_number(value: float, to: pa.DataType) -> Any:
         exact = Decimal(value.text if isinstance(value, WrittenFloat) else value)
         if pa.types.is_decimal(to):
             return _checked(exact, to)
-        ticks = exact.scaleb(DIGITS[to.unit])
+        ticks = exact.scaleb(DIGITS[to.unit], EXACT)
         if ticks == int(ticks):
             return _checked(int(ticks), to)
     raise MisfitError(value)

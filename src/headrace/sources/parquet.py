@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.errors import SchemaError, SourceError
 from headrace.records.block import Block, Origin, Unit
 from headrace.records.types import TypeQuarrelError, cast, has_objects, unify_types
+from headrace.sources import int96
 from headrace.sources.agreement import Sample, agree, in_threads, sampled, select_columns
 from headrace.sources.assembly import NOTHING_ADDED, Added, finish
 from headrace.sources.extents import (
@@ -140,6 +141,7 @@ class ParquetSource:
             if first + group.num_rows <= start:
                 first += group.num_rows
                 continue
+            self._check_times(file, number, names, extent.path)
             row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
             rows = max(1, min(BLOCK_BYTES // row_bytes, 1_000_000))
             for batch in file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False):
@@ -185,21 +187,10 @@ class ParquetSource:
 
     def _open(self, path: str, *, paged: bool = False) -> pq.ParquetFile:
         """Open a file; `paged` reads columns page by page, where a row group is too large to be read as a whole."""
-        import pyarrow.parquet as pq
-
-        buffer_bytes = PAGE_BUFFER_BYTES if paged else 0
-        try:
-            if is_url(path):
-                fs, inner = filesystem(path, self.fileset.storage_options)
-                file = pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=not paged, buffer_size=buffer_bytes)
-            else:
-                file = pq.ParquetFile(pa.OSFile(path), buffer_size=buffer_bytes)
-        except pa.ArrowInvalid as error:
-            raise SourceError(
-                f"cannot read {path}: it is no Parquet file, or is truncated; check it, or fetch it again"
-            ) from error
-        except Exception as error:
-            raise unreadable(path, error) from error
+        file = self._opened(path, paged=paged)
+        if int96.columns_of(file) and int96.unit_of(file) == "us":
+            file.close()
+            file = self._opened(path, paged=paged, int96_unit="us")
         for column in file.schema_arrow:
             if has_objects(column.type):
                 raise SourceError(
@@ -207,6 +198,30 @@ class ParquetSource:
                     "write the column as text, numbers or lists"
                 )
         return file
+
+    def _opened(self, path: str, *, paged: bool = False, int96_unit: str | None = None) -> pq.ParquetFile:
+        import pyarrow.parquet as pq
+
+        buffer_bytes = PAGE_BUFFER_BYTES if paged else 0
+        options: dict[str, Any] = {"buffer_size": buffer_bytes, "coerce_int96_timestamp_unit": int96_unit}
+        try:
+            if is_url(path):
+                fs, inner = filesystem(path, self.fileset.storage_options)
+                return pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=not paged, **options)
+            return pq.ParquetFile(pa.OSFile(path), **options)
+        except pa.ArrowInvalid as error:
+            raise SourceError(
+                f"cannot read {path}: it is no Parquet file, or is truncated; check it, or fetch it again"
+            ) from error
+        except Exception as error:
+            raise unreadable(path, error) from error
+
+    def _check_times(self, file: pq.ParquetFile, number: int, names: Sequence[str], path: str) -> None:
+        """Refuse times that would be read as others."""
+        doubtful = [name for name in names if name in int96.columns_of(file)]
+        if doubtful and int96.unit_of(file) == "ns":
+            with self._opened(path, int96_unit="us") as exact:
+                int96.refuse_wrapped(exact.read_row_group(number, columns=doubtful), path)
 
 
 def _pieces_of(split: Split, groups: Sequence[RowGroups]) -> list[Split]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HIDDEN = ".headrace"
 JOURNAL = "journal.sqlite"
 DEAD_LETTERS = "_dead_letters"
-OUR_PART = re.compile(r"part-\d{5,}\.(csv|jsonl|parquet)")
+OUR_PART = re.compile(r"part-\d{5,}\.((csv|jsonl)(\.(gz|zst|bz2))?|parquet)")
 OUR_LETTERS = re.compile(r"failures-\d{5,}\.(jsonl|parquet)")
 
 
