@@ -253,11 +253,12 @@ def test_a_folder_of_ones_own_for_the_dead_letters() -> None:
 
 
 def test_a_second_run_does_nothing_twice() -> None:
+    asked = []
     for _ in range(2):
         ds = hr.from_items(ITEMS).run_inference(Picky(), batch_size=8)
         result = ds.write_json("out").run(on_error="dead_letter")
-        asked = len(calls())
-    assert len(calls()) == asked == 16
+        asked.append(len(calls()))
+    assert asked[0] == asked[1] > 0
     assert len(rows_in()) == 37
     assert len(letters()) == 3
     assert result.report().dead_letters == 3

@@ -67,7 +67,7 @@ def test_a_key_that_belongs_elsewhere_is_told_where() -> None:
     text = good_with("sink:", "max_batch_size: 8\nsink:")
     expected = "line 4, column 1: max_batch_size: is not known here; max_batch_size belongs under steps[].infer"
     assert problem(text) == expected
-    assert "path belongs under source or sink or sinks[]" in problem(good_with("sink:", "path: x\nsink:"))
+    assert "path belongs under source or steps[].infer.cache or sink" in problem(good_with("sink:", "path: x\nsink:"))
     assert "run belongs under the top of the file" in problem(with_step("infer: {handler: 'steps:Upper', run: {}}"))
 
 
@@ -79,7 +79,7 @@ def test_a_misspelt_key_that_belongs_elsewhere() -> None:
 
 def test_a_key_like_nothing_gives_the_allowed_ones() -> None:
     assert problem(good_with("dead_letters: {path", "dead_letters: {zzz: 1, path")).endswith(
-        "zzz: is no key; allowed are path"
+        "zzz: is no key; allowed are format, path"
     )
 
 

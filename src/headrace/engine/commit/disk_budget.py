@@ -50,9 +50,9 @@ class DiskBudget:
             free = shutil.disk_usage(folder).free
             if free < nbytes + self._reserve_bytes:
                 raise SinkError(
-                    f"{folder} has {amount(free)} free, of which {amount(self._reserve_bytes)} are left alone, and"
-                    f" finished rows that wait for earlier ones need {amount(nbytes)} more; free some space and run the"
-                    " same command again: what is finished stays"
+                    f"cannot write {folder}: the disk is full ({amount(free)} free, of which"
+                    f" {amount(self._reserve_bytes)} are left alone; finished rows that wait for earlier ones need"
+                    f" {amount(nbytes)}); free some space and run the same command again, what is finished stays"
                 )
             self._used += nbytes
 

@@ -9,6 +9,7 @@ Where the output is in a store, the file is a working copy: every durable transa
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -30,6 +31,7 @@ from headrace.engine.commit.identity import AFRESH, JobIdentity
 from headrace.engine.commit.retrying import Answered, RetriedRow
 from headrace.errors import ResumeError, SinkError
 from headrace.records.block import Unit
+from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -577,6 +579,8 @@ class Journal:
         except sqlite3.OperationalError as error:
             if self._read_only:
                 raise SinkError(f"cannot read the journal {self._path}: {error}") from error
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise cannot_write(self._path, OSError(errno.ENOSPC, "")) from error
             raise SinkError(
                 f"cannot write the journal {self._path}: {error}; make sure that the disk has room and this user may"
                 " write there, then run the same command again"
