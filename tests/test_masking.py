@@ -8,6 +8,8 @@ import traceback
 import pytest
 
 import headrace as hr
+from headrace.engine.commit.identity import JobIdentity
+from headrace.engine.commit.journal import Journal
 from headrace.errors import SourceError
 from headrace.masking import masked
 from headrace.metrics.statistics import SinkStatistics
@@ -63,6 +65,17 @@ def test_plans_places_and_dead_letters() -> None:
         assert "host/a.csv" in text
         assert "pa55" not in text
         assert "51gn" not in text
+
+
+def test_a_journal_keeps_no_folder_with_secrets(tmp_path) -> None:
+    for folder, kept in ((SECRET, None), ("s3://bucket/failed", "s3://bucket/failed")):
+        path = str(tmp_path / f"{kept is None}.sqlite")
+        journal = Journal(path)
+        journal.begin(JobIdentity(), dead_letters=folder)
+        assert journal.dead_letters == kept
+        journal.close()
+        with open(path, "rb") as file:
+            assert b"pa55" not in file.read()
 
 
 def test_an_input_that_cannot_be_read_shows_no_secret_and_neither_do_the_causes() -> None:

@@ -30,6 +30,7 @@ from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.identity import AFRESH, JobIdentity
 from headrace.engine.commit.retrying import Answered, RetriedRow
 from headrace.errors import ResumeError, SinkError
+from headrace.masking import masked
 from headrace.records.block import Unit
 from headrace.sinks.disk import cannot_write
 
@@ -185,8 +186,8 @@ class Journal:
             self._set("format", FORMAT)
             self._set("job", uuid4().hex[:12])
             self._set("identity", json.dumps([identity.components, identity.unknown]))
-            if dead_letters is not None:
-                self._set("dead_letters", dead_letters)
+            if dead_letters is not None and masked(dead_letters) == dead_letters:
+                self._set("dead_letters", dead_letters)  # a URL with secrets has to be given again
             self._set("state", "unfinished")
 
     def sync(self) -> None:
