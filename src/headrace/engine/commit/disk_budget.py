@@ -9,7 +9,7 @@ from headrace.errors import SinkError
 from headrace.metrics.quantities import amount
 
 RESERVE_BYTES = 256 * 2**20
-"""Free space that is left to the parts themselves, and to everybody else."""
+"""Free space that is left to the parts themselves, and to everybody else; a twentieth of a small disk."""
 TIGHT_SHARE = 0.5
 """From this share of the budget on, only rows are read that others wait for; what is on its way has the other half."""
 
@@ -22,7 +22,7 @@ class DiskBudget:
     (None, False, None, True)
     """
 
-    def __init__(self, limit_bytes: int | None = None, *, reserve_bytes: int = RESERVE_BYTES) -> None:
+    def __init__(self, limit_bytes: int | None = None, *, reserve_bytes: int | None = None) -> None:
         """`limit_bytes=None` takes what there is, down to a reserve of free space."""
         self._limit_bytes = limit_bytes
         self._reserve_bytes = reserve_bytes
@@ -47,11 +47,11 @@ class DiskBudget:
                     f" disk_limit={self._limit_bytes:,} bytes of {folder}; pass a larger disk_limit, or a larger"
                     " memory_limit, and run the same command again: what is finished stays"
                 )
-            free = shutil.disk_usage(folder).free
-            if free < nbytes + self._reserve_bytes:
+            free, reserve = self._room(folder)
+            if free < nbytes + reserve:
                 raise SinkError(
                     f"cannot write {folder}: the disk is full ({amount(free)} free, of which"
-                    f" {amount(self._reserve_bytes)} are left alone; finished rows that wait for earlier ones need"
+                    f" {amount(reserve)} are left alone; finished rows that wait for earlier ones need"
                     f" {amount(nbytes)}); free some space and run the same command again, what is finished stays"
                 )
             self._used += nbytes
@@ -71,4 +71,11 @@ class DiskBudget:
             return False
         if self._limit_bytes is not None and self._used > self._limit_bytes * TIGHT_SHARE:
             return True
-        return shutil.disk_usage(folder).free < self._reserve_bytes / TIGHT_SHARE
+        free, reserve = self._room(folder)
+        return free < reserve / TIGHT_SHARE
+
+    def _room(self, folder: str) -> tuple[int, int]:
+        """Return the free space and how much of it is not to be touched."""
+        disk = shutil.disk_usage(folder)
+        reserve = min(RESERVE_BYTES, disk.total // 20) if self._reserve_bytes is None else self._reserve_bytes
+        return disk.free, reserve
