@@ -70,3 +70,8 @@ def test_an_unfinished_output_says_what_to_do() -> None:
         "  2 dead letters in d",
         "  run the same command again to go on",
     ]
+
+
+def test_a_retry_that_was_stopped_is_told() -> None:
+    text = text_of(OutputStatus(folder="out", state="unfinished", rows=5, parts=1, retrying=2))
+    assert text.endswith("2 failed rows being run again: headrace retry goes on with it")

@@ -56,7 +56,9 @@ def text_of(status: OutputStatus) -> str:
     if status.dead_letters:
         lines.append(f"  {count(status.dead_letters, 'dead letter')} in {status.dead_letters_folder}")
     lines += _inputs(status.inputs)
-    if status.state == "unfinished":
+    if status.retrying:
+        lines.append(f"  {count(status.retrying, 'failed row')} being run again: headrace retry goes on with it")
+    elif status.state == "unfinished":
         lines.append("  run the same command again to go on")
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError, OutputExistsError, ResumeError, SinkE
 from headrace.records.block import Block
 from headrace.sinks.parquet import ParquetSink
 from headrace.sinks.store import Store
-from tests.engine.commit.jobs import Job, committer_for, work_left
+from tests.engine.commit.jobs import Job, committer_for, everything, work_left
 from tests.stores import FlakyFileSystem, flaky_store, objects
 
 OUT = "flaky://bucket/out"
@@ -354,3 +354,29 @@ def test_a_local_output_that_was_copied_to_another_place(tmp_path: Path) -> None
     put_some(again, 10_000)
     again.finish()
     assert read_status(here).rows == len(JOB.rows())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_retry_whose_client_dies_at_any_request(store: type[FlakyFileSystem], seed: int) -> None:
+    run_to_end(committer())
+    then = JOB.retried(2, 0, 1)
+    whole = JOB.rows() + [row for row in then.rows() if row not in set(JOB.rows())]
+    rng = random.Random(seed)
+    for attempt in range(4):
+        last = store.counts.total() + rng.randint(3, 40)
+        store.faults = lambda _request, _path, last=last: "before" if store.counts.total() > last else ""
+        one = committer(then, choose=everything)
+        try:
+            one.open()
+            put_some(one, rng.randint(1, 8), then, seed=attempt)
+            one.flush()
+            one._mirror.sync()  # type: ignore[union-attr]
+            one.finish()
+        except (HeadraceError, AssertionError):
+            pass
+        one.abort()
+        store.faults = None
+        assert rows() == whole[: len(rows())]
+    run_to_end(committer(then, choose=everything), then, seed=99)
+    assert rows() == whole
+    assert failed() == []

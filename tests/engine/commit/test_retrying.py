@@ -18,6 +18,7 @@ from headrace.engine.commit.failed import FailedRow
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.journal import Journal
 from headrace.engine.commit.retrying import RetriedRow
+from headrace.engine.commit.status import read_status
 from headrace.errors import ResumeError
 from tests.engine.commit.crashing_job import JOB, RETRIED
 from tests.engine.commit.jobs import FAILS, Job, committer_for, everything, read_failures, read_rows, work_left
@@ -177,3 +178,5 @@ def test_what_is_not_finished_cannot_be_retried_and_a_retry_is_finished_first(tm
     committer.abort()
     with pytest.raises(ResumeError, match="stopped halfway"):
         committer_for(out, SMALL).open()
+    status = read_status(out)
+    assert (status.state, status.retrying, status.dead_letters) == ("unfinished", 3, 0)

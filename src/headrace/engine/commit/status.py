@@ -32,6 +32,8 @@ class OutputStatus:
     dead_letters_folder: str | None = None
     waiting_rows: int = 0
     """Finished rows that wait in segments for their part."""
+    retrying: int = 0
+    """Failed rows of a retry that has begun and is not finished."""
     identity: JobIdentity = field(default_factory=JobIdentity)
     inputs: tuple[InputStatus, ...] = ()
     """The input, file by file."""
@@ -78,6 +80,7 @@ def _status(folder: str, journal: Journal, segments: str) -> OutputStatus:
             dead_letters=totals.dead_letters,
             dead_letters_folder=journal.dead_letters,
             waiting_rows=rows_beyond(segments, journal.frontier),
+            retrying=len(journal.retrying()),
             identity=identity,
             inputs=input_status(journal.splits(), progress_of(journal, segments), journal.failed_by_split()),
         )
