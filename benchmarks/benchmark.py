@@ -21,6 +21,7 @@ WORK = DATA / "work"
 RESULTS = FOLDER / "results"
 
 MODULES = {
+    "batch-size": "benchmarks.batch_size",
     "bulk-csv": "benchmarks.bulk_csv",
     "bulk-numpy": "benchmarks.bulk_numpy",
     "chaos": "benchmarks.chaos",

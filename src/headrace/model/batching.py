@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.bounds import Bounds
+from headrace.model.ceiling import Ceiling
 from headrace.model.cost import CostModel
 from headrace.model.line import Line
 from headrace.model.window import Window
@@ -49,13 +50,22 @@ class Batcher:
     (None, 0.1, [Piece(source=7, rows=range(4, 6))])
     """
 
-    def __init__(self, limits: BatchLimits, *, padded: bool = False, cost: CostModel | None = None) -> None:
+    def __init__(
+        self,
+        limits: BatchLimits,
+        *,
+        padded: bool = False,
+        cost: CostModel | None = None,
+        ceiling: Ceiling | None = None,
+    ) -> None:
+        """`cost` and `ceiling` are what earlier runs have learnt."""
         self._min_rows = max(1, limits.min_batch_size)
         self._max_rows: float = inf if limits.max_batch_size is None else limits.max_batch_size
         self._max_wait_secs = limits.max_batch_duration_secs
         self._latency_secs = limits.target_latency_secs
         self._max_weight = inf if limits.max_batch_weight is None else limits.max_batch_weight
         self._cost = CostModel() if cost is None else cost
+        self._ceiling = Ceiling() if ceiling is None else ceiling
         self._waiting = Window(max_rows=limits.sort_window_rows) if padded else Line()
         self._last_arrival = -inf
         self._batches, self._cut_weight, self._cut_real_weight = 0, 0.0, 0.0
@@ -94,8 +104,13 @@ class Batcher:
         return None if due == inf else max(now, due)
 
     def observe(self, weight: float, seconds: float) -> None:
-        """Tell what a batch has cost, for the size of those to come."""
+        """Tell what a batch that was answered whole has cost, for the size of those to come."""
         self._cost.observe(weight, seconds)
+        self._ceiling.answered(weight)
+
+    def exhausted(self, weight: float) -> None:
+        """Tell that memory ran out in a call of this weight."""
+        self._ceiling.exhausted(weight)
 
     @property
     def waiting_rows(self) -> int:
@@ -120,7 +135,7 @@ class Batcher:
         )
 
     def _full(self) -> bool:
-        if self._waiting.rows >= self._max_rows or self._waiting.weight >= self._max_weight:
+        if self._waiting.rows >= self._max_rows or self._waiting.weight >= self._most():
             return True
         return self._waiting.rows >= self._min_rows and self._waiting.weight >= self._target_weight()
 
@@ -139,18 +154,21 @@ class Batcher:
         target = self._target_weight()
         return Bounds(
             target=target,
-            most=self._max_weight,
+            most=self._most(),
             min_rows=self._min_rows,
             max_rows=self._max_rows,
             overhead=self._cost.overhead(target),
         )
 
     def _target_weight(self) -> float:
-        target = min(self._cost.target(self._row_weight()), self._max_weight)
+        target = min(self._cost.target(self._row_weight()), self._most())
         if self._latency_secs is None:
             return target
         # Half of the time for the batch itself, since a row may just have missed the one before.
         return min(target, max(self._cost.weight_within(self._latency_secs / 2), self._row_weight()))
+
+    def _most(self) -> float:
+        return min(self._max_weight, self._ceiling.weight)
 
     def _row_weight(self) -> float:
         return self._waiting.weight / self._waiting.rows if self._waiting.rows and self._waiting.weight > 0 else 1.0

@@ -9,7 +9,7 @@ from math import frexp, inf
 START_ROWS = 64
 GROWTH = 4
 LONG_BATCH_SECS = 1.0
-FIXED_SHARE = 0.05
+FIXED_SHARE = 0.04
 ENGINE_SECS = 0.0005
 """Cost of a batch outside the handler: cutting it, making its inputs, pairing its answers."""
 
@@ -53,7 +53,7 @@ class CostModel:
     def target(self, row_weight: float = 1.0) -> float:
         """Return the weight to aim at; `row_weight` is the mean weight of a row.
 
-        Big enough that the fixed part is at most 5 % of the time, not so big that a batch takes longer than about a
+        Big enough that the fixed part is at most 4 % of the time, not so big that a batch takes longer than about a
         second (unless the fixed part alone does), and at most four times what has been tried.
         """
         start = START_ROWS * row_weight
