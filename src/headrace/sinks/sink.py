@@ -33,8 +33,10 @@ class PartWriter(Protocol):
 class Sink(Protocol):
     """Where rows go. Implement it (structurally) to write what Headrace does not.
 
-    The engine keeps a journal of parts beside the sink when `folder` is local, and publishes each part after its
-    journal entry is durable: a crash between the two is mended at the next start by calling `publish` again.
+    The engine keeps a journal of parts in `folder`, be it local or a URL, and publishes each part after its journal
+    entry is durable: a crash between the two is mended at the next start by calling `publish` again. Where `folder` is
+    a URL, that may be on another machine: what `prepare` makes durable must not lie on this one's disk (files that
+    `headrace.sinks.folder.seal` has sealed are put into the store by the engine).
     """
 
     @property
@@ -44,7 +46,7 @@ class Sink(Protocol):
 
     @property
     def folder(self) -> str | None:
-        """Where the output lives (path or URL); None where it is no folder."""
+        """Where the output lives (path or URL); None where it is no folder, and nothing is gone on with."""
         ...
 
     def check(self, schema: pa.Schema) -> None:
