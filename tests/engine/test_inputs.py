@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.engine.commit.journal import SplitRecord, pack
+from headrace.engine.commit.entries import SplitRecord, pack
 from headrace.engine.inputs import SHOWN, InputChanges, SettledInput, refuse, settle
 from headrace.sources.arranged import files_of
 from headrace.sources.source import Source, Split

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.engine.commit.committer import Committer
-    from headrace.engine.commit.journal import SplitRecord
+    from headrace.engine.commit.entries import SplitRecord
     from headrace.engine.inputs import OnChange
     from headrace.errors import ResumeError
     from headrace.plan.graph import Plan
@@ -162,7 +162,7 @@ class InputPlan:
         )
 
     def _record_of(self, read: Read, index: int, *, fingerprint: str | None = None) -> SplitRecord:
-        from headrace.engine.commit.journal import SplitRecord, pack
+        from headrace.engine.commit.entries import SplitRecord, pack
 
         split = self.splits[id(read)][index]
         return SplitRecord(

@@ -18,8 +18,8 @@ from headrace.sources.source import Split
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from headrace.engine.commit.entries import SplitRecord
     from headrace.engine.commit.input_status import Progress
-    from headrace.engine.commit.journal import SplitRecord
     from headrace.sources.source import Source
 
 OnChange: TypeAlias = Literal["fail", "restart", "continue_new_input"]

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.commit.committer import Committer
+from headrace.engine.commit.entries import SplitRecord
 from headrace.engine.commit.identity import JobIdentity
-from headrace.engine.commit.journal import Journal, SplitRecord
+from headrace.engine.commit.journal import Journal
 from headrace.engine.commit.segments import Segments
 from headrace.engine.commit.status import read_status
 from headrace.errors import BalanceError, OutputExistsError, ResumeError, SinkError

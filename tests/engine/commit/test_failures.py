@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.engine.commit.entries import Totals
 from headrace.engine.commit.failures import ENOUGH_ROWS, FailureLimit, Failures
 from headrace.errors import TooManyFailuresError
 from headrace.records.failure import RowFailure
@@ -22,7 +23,7 @@ def stops(failures: Failures, *, at_end: bool = False) -> bool:
 @given(limit=st.integers(0, 5), before=st.integers(0, 4), failed=st.integers(0, 8), nulled=st.integers(0, 3))
 def test_rows_of_earlier_runs_and_nulled_rows_count(limit: int, before: int, failed: int, nulled: int) -> None:
     failures = Failures(FailureLimit(rows=limit))
-    failures.begin(failed=before, rows=100)
+    failures.begin(Totals(rows=100, dead_letters=before), finished=True)
     failures.add([failure(i) for i in range(failed)], rows=10, nulled=nulled)
     assert stops(failures) == (before + failed + nulled > limit)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from headrace.engine.commit.entries import SplitRecord, pack
 from headrace.engine.commit.input_status import input_status
-from headrace.engine.commit.journal import SplitRecord, pack
 
 
 def split(number: int, *files: str, closed: bool = False) -> SplitRecord:

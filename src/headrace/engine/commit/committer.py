@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
@@ -16,16 +15,18 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from headrace.engine.budget import BACKLOG_BYTES, COMMITTER_BYTES
+from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.arrivals import Arrivals
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
+from headrace.engine.commit.entries import Totals
 from headrace.engine.commit.failures import FailureLimit, Failures
-from headrace.engine.commit.fitting import Fitting, wider
+from headrace.engine.commit.filling import Filling
+from headrace.engine.commit.fitting import Fitting
 from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance, FillRate, should_flush
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS
 from headrace.engine.commit.identity import JobIdentity
-from headrace.engine.commit.journal import Totals
 from headrace.engine.commit.opening import (
     begin_afresh,
     claim_output,
@@ -35,7 +36,7 @@ from headrace.engine.commit.opening import (
     rows_finished,
     something_finished,
 )
-from headrace.engine.commit.part import Part, whole_cut
+from headrace.engine.commit.part import Part
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
 from headrace.engine.commit.sizing import Sizing
@@ -44,7 +45,6 @@ from headrace.metrics.statistics import SinkStatistics
 from headrace.records.block import Block
 from headrace.records.columns import empty_columns
 from headrace.records.position import END, START
-from headrace.records.types import TypeQuarrelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.engine.commit.done import Done
+    from headrace.engine.commit.entries import SplitRecord
     from headrace.engine.commit.input_status import Progress
-    from headrace.engine.commit.journal import SplitRecord
     from headrace.engine.commit.opening import Choose
     from headrace.engine.commit.retrying import Retrying
     from headrace.records.block import Unit
@@ -115,19 +115,10 @@ class Committer:
         """Notified when parts are prepared or committed, and at errors."""
         self._error: HeadraceError | None = None
         self._claimed = self._opened = self._was_opened = False
-        self._closing = False
-        self._flusher_idle = False
+        self._closing = self._flusher_idle = False
         self._before = Totals()
-        self._part: Part | None = None
-        self._closed: deque[Part] = deque()
-        self._closed_count = 0
-        self._rate = FillRate()
-        self._allowance = Allowance()
-        self._schema: pa.Schema | None = None
-        """The widest schema so far."""
+        self._rate, self._allowance = FillRate(), Allowance()
         self._commit_lock = threading.Lock()
-        self._empty_schema: pa.Schema | None = None
-        """Of blocks without rows: better than none if there never are any rows."""
 
     def claim(self) -> None:
         """Claim the output and check that it is this job's; raises before it writes."""
@@ -160,7 +151,9 @@ class Committer:
 
     def failed_splits(self) -> set[int]:
         """Return the splits with rows that a retry runs again."""
-        return {row.split for row in self._journal.failed()} | {row.split for row in self._journal.retrying()}
+        return {row.split for row in self._journal.failed()} | {
+            row.split for row in Amendments(self._journal).retrying()
+        }
 
     def progress(self) -> Callable[[int], Progress]:
         """Return what says how far a split is, by its number."""
@@ -195,7 +188,6 @@ class Committer:
         self._done = opened.done.closing(given_up)
         self.retrying = retrying = opened.retrying
         self._dead_letters = opened.letters.path if opened.letters is not None else None
-        self._schema = self._journal.schema
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
         self._encoder = Encoder(
             self._sink,
@@ -207,7 +199,16 @@ class Committer:
             stage=lambda receipt: self._home.stage(receipt, self._sink.folder or ""),
         )
         self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters, retries=retrying is not None)
-        self._next_number = self._publisher.totals.parts
+        self._filling = Filling(
+            self._sink,
+            self._sizing,
+            self._fitting,
+            self._holdings,
+            schema=self._journal.schema,
+            next_number=self._publisher.totals.parts,
+            wants=self._encoder.wants,
+            start=self._start,
+        )
         units = self._units if retrying is None else [unit for unit in self._units if unit.split in retrying.splits]
         self._arrivals = Arrivals(units, frontier=self._journal.frontier if units else None)
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
@@ -221,7 +222,7 @@ class Committer:
         self._opened = self._was_opened = True
         try:
             with self._mutex:
-                self._begin_counting()
+                self._failures.begin(self._before, finished=self._done.everything)
                 for piece in opened.recovered:
                     self._arrange(piece)
                 self._fitting.failed = 0  # those among recovered rows are no rows of this run
@@ -278,7 +279,7 @@ class Committer:
                 raise
             if self._flusher_idle:
                 self._wake_flusher.notify()
-            self._changed.wait_for(lambda: self._error or self._backlog_bytes() <= self._most_backlog_bytes)
+            self._changed.wait_for(lambda: self._error or self._filling.backlog_bytes <= self._most_backlog_bytes)
             self._check()
 
     @property
@@ -309,14 +310,14 @@ class Committer:
                     " this is a bug in Headrace, please report it"
                 )
             self._failures.check(at_end=True)
-            self._close_part()
-            self._changed.wait_for(lambda: self._error or not self._closed)
+            self._filling.close()
+            self._changed.wait_for(lambda: self._error or not self._filling.closed)
             self._check()
         self._stop_threads()
         if self._publisher.totals.parts == 0 and not hopeless:
-            self._write_empty_part(schema or self._schema or self._empty_schema or pa.schema([]))
-        if self._schema is not None:
-            self._publisher.widen(self._schema)
+            self._write_empty_part(schema or self._filling.schema or self._filling.empty_schema or pa.schema([]))
+        if self._filling.schema is not None:
+            self._publisher.widen(self._filling.schema)
         crash_point("finish.before")
         if self.retrying is None:
             self._journal.finish(hopeless=hopeless)
@@ -335,9 +336,9 @@ class Committer:
                 self._let_go()
             return
         with self._mutex:
-            if self._part is not None and self._part.spent:
-                self._close_part()
-            self._changed.wait_for(lambda: self._error or not self._unprepared())
+            if self._filling.part is not None and self._filling.part.spent:
+                self._filling.close()
+            self._changed.wait_for(lambda: self._error or self._filling.all_prepared)
             self._closing = True
         self._stop_threads()
         self._commit_prepared()
@@ -345,10 +346,7 @@ class Committer:
             self._holdings.save()
             if self._mirror is not None:
                 self._mirror.sync()
-        for part in [*self._closed, *([self._part] if self._part else [])]:
-            if part.writer is not None and not part.prepared:
-                with suppress(OSError, HeadraceError):
-                    part.writer.discard()
+        self._filling.discard()
         with suppress(HeadraceError):
             if not something_finished(self._home, self._journal):
                 self._home.vanish()
@@ -359,10 +357,10 @@ class Committer:
         with self._mutex:
             oldest = self._holdings.oldest_arrival
             now = self._clock()
-            fill = 0.0 if self._part is None else self._sizing.size.fill(rows=self._part.rows, nbytes=self._part.nbytes)
-            self._rate.observe(self._closed_count + fill, now=now)
-            if self._part is not None and self._part.spent and not self._fills_soon():
-                self._close_part()
+            filling, fill = self._filling, self._filling.fill
+            self._rate.observe(filling.progress, now=now)
+            if filling.part is not None and filling.part.spent and not self._fills_soon():
+                filling.close()
             if oldest is None or self._error:
                 return
             if should_flush(now - oldest, fill=fill, fills_per_sec=self._rate.per_sec):
@@ -391,93 +389,17 @@ class Committer:
             dead_letters_folder=self._dead_letters,
         )
 
-    def _begin_counting(self) -> None:
-        before = self._before
-        self._failures.begin(failed=before.dead_letters + before.with_error, rows=before.rows + before.dead_letters)
-        if not self._done.everything:
-            self._failures.check()
-
     # --- order: under the mutex ---------------------------------------------------------------------------------------
 
     def _arrange(self, piece: Piece) -> None:
         ready = self._arrivals.add(piece)
         self._holdings.take(piece)
         for next_piece in ready:
-            self._append(next_piece)
+            self._filling.append(next_piece)
 
     def _may_save_at_once(self, piece: Piece) -> bool:
         ending = self._arrivals.complete  # all goes into a part in a moment
         return piece.cost <= SMALL_BYTES and not ending and self._allowance.take(now=piece.arrived)
-
-    def _append(self, piece: Piece) -> None:
-        rest: Piece | None = self._fitted(piece)
-        while rest is not None:
-            part = self._part_for(rest)
-            if part.rows and rest.is_giant:  # it begins a part of its own, which a sink may write as suits giants
-                self._close_part()
-                part = self._part_for(rest)
-            piece, rest = rest, None
-            if piece.rows:
-                if self._sizing.wants_rows():
-                    self._sizing.begin(self._holdings.block_of(piece).batch)
-                row = self._sizing.size.rows_to_take(piece.rows, piece.nbytes, rows=part.rows, nbytes=part.nbytes)
-                cut = None if row >= piece.rows else whole_cut(self._holdings.block_of(piece), row)
-                if cut is not None:
-                    piece, rest = self._holdings.split(piece, cut)
-            part.add(piece)
-            if part.is_full(self._sizing.size):
-                if piece.is_giant:
-                    self._holdings.leave(piece)
-                self._close_part()
-            elif self._encoder.wants(part):
-                self._start(part)
-
-    def _fitted(self, piece: Piece) -> Piece:
-        if not piece.rows:
-            return piece
-        block = self._holdings.block_of(piece)
-        fitted = self._fitting.fit(block, self._schema)
-        return piece if fitted is block else self._holdings.replace(piece, fitted)
-
-    def _part_for(self, piece: Piece) -> Part:
-        if piece.rows:
-            self._widen(piece)
-        elif self._empty_schema is None:
-            self._empty_schema = piece.schema
-        if self._part is None:
-            self._part = Part()
-        if piece.rows and self._part.number is None:
-            self._part.number, self._part.schema = self._next_number, self._schema
-            self._next_number += 1
-        return self._part
-
-    def _widen(self, piece: Piece) -> None:
-        known = self._schema
-        if known is not None and piece.schema.equals(known):
-            return
-        try:
-            wide = wider(known, piece.schema, self._sink)
-        except TypeQuarrelError as error:
-            origin = piece.block.origin if piece.block is not None else None
-            of = f" from {origin.file}" if origin is not None else ""
-            raise SinkError(
-                f"{self._sink.name}: column {error.column!r} is {error.left} in earlier rows and {error.right} in rows"
-                f"{of}; make the step that writes it answer one type, or pass dtypes= where it is read"
-            ) from error
-        if known is None or not wide.equals(known):
-            self._sink.check(wide)
-            self._schema = wide
-            if self._part is not None and self._part.rows:
-                self._close_part()
-
-    def _close_part(self) -> None:
-        part, self._part = self._part, None
-        if part is None or not part.pieces:
-            return
-        part.closed = True
-        self._closed.append(part)
-        self._closed_count += 1
-        self._start(part)
 
     # --- encoding and commit ------------------------------------------------------------------------------------------
 
@@ -488,27 +410,14 @@ class Committer:
 
     def _fills_soon(self) -> bool:
         if self._sizing.size.rows is not None:
-            return (
-                False  # a part whose rows were let go would have to be closed with fewer rows, were the flow to stall
-            )
+            return False  # a part whose rows were let go would be closed with fewer, were the flow to stall
         # Until the rate is known, whoever has filled enough to be encoded counts as fast.
         return not self._rate.known or self._rate.per_sec * HORIZON_SECS >= 1
-
-    def _backlog_bytes(self) -> int:
-        parts = [*self._closed, self._part] if self._part is not None else self._closed
-        return sum(part.waiting_bytes for part in parts)
-
-    def _unprepared(self) -> int:
-        return sum(not part.prepared for part in self._closed)
 
     def _encode(self, part: Part) -> None:
         with self._failing():
             if self._encoder.run(part) and not self._closing:
                 self._committing.submit(self._commit_prepared)
-
-    def _commit_prepared(self) -> None:
-        with self._failing():
-            self._commit_ready()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -520,18 +429,18 @@ class Committer:
         except Exception as error:  # whatever a user's sink raises
             self._fail(SinkError(f"{self._sink.name} failed: {type(error).__name__}: {error}"))
 
-    def _commit_ready(self) -> None:
-        with self._commit_lock:
+    def _commit_prepared(self) -> None:
+        with self._failing(), self._commit_lock:
             while True:
                 with self._mutex:
-                    group = self._ready()
+                    group = self._filling.ready()
                     self._changed.notify_all()
                 if not group:
                     return
                 self._publisher.commit(group)
                 with self._mutex:
                     for part in group:
-                        self._closed.popleft()
+                        self._filling.closed.popleft()
                         self._sizing.observe(nbytes=part.nbytes, written=part.file_bytes)
                         for piece in part.pieces:
                             self._holdings.release(piece)
@@ -543,17 +452,6 @@ class Committer:
         part = Part(number=0, schema=schema, closed=True, busy=True)
         self._encoder.run(part)
         self._publisher.commit([part])
-
-    def _ready(self) -> list[Part]:
-        """Return the parts that may be committed: the first prepared ones, up to the last that ends between rows."""
-        ready: list[Part] = []
-        for part in self._closed:
-            if not part.prepared:
-                break
-            ready.append(part)
-        while ready and not ready[-1].ends_whole:
-            ready.pop()
-        return ready
 
     # --- threads and ends ---------------------------------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.dead_letters import DeadLetters
+from headrace.engine.commit.entries import PartRecord
 from headrace.engine.commit.home import Home
-from headrace.engine.commit.journal import Journal, PartRecord
+from headrace.engine.commit.journal import Journal
 from headrace.engine.commit.merging import Run, cut, merged, moved
 from headrace.engine.commit.opening import check_parts, settle
 from headrace.errors import HeadraceError, ResumeError, SinkError
@@ -87,7 +89,7 @@ class _Compaction:
         """Rows that are still to be taken, by part."""
 
     def run(self, target_part_bytes: int | None, rows_per_part: int | None) -> Compacted:
-        parts, answered = self._journal.parts(), self._journal.answered()
+        parts, answered = self._journal.parts(), Amendments(self._journal).answered()
         total = sum(part.rows for part in parts)
         wanted = rows_per_part or _rows_for(target_part_bytes or DEFAULT_PART_BYTES, parts)
         plan = cut(merged([Run(part.number, part.rows) for part in parts], answered), wanted)
@@ -95,7 +97,7 @@ class _Compaction:
             schema = unify_schemas([part.schema for part in parts])
             records = self._written(parts, plan, schema)
             crash_point("compact.prepared")
-            self._journal.replace_parts(records, places=moved(self._journal.failed(), answered))
+            Amendments(self._journal).replace_parts(records, places=moved(self._journal.failed(), answered))
             crash_point("compact.committed")
         totals = self._journal.totals
         return Compacted(rows=total, parts_before=len(parts), parts=totals.parts, nbytes=totals.nbytes)

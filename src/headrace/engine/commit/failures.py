@@ -11,6 +11,7 @@ from headrace.errors import TooManyFailuresError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.engine.commit.entries import Totals
     from headrace.records.failure import RowFailure
 
 ENOUGH_ROWS = 1_000
@@ -52,9 +53,15 @@ class Failures:
         self._causes: Counter[tuple[str, str]] = Counter()
         self._messages: dict[tuple[str, str], str] = {}
 
-    def begin(self, *, failed: int, rows: int) -> None:
-        """Take over what earlier runs counted; `rows` are all, failed ones included."""
-        self._failed, self._rows = failed, rows
+    def begin(self, before: Totals, *, finished: bool = False) -> None:
+        """Take over what earlier runs counted.
+
+        Raises:
+            TooManyFailuresError: it is too much already, and the job is not finished.
+        """
+        self._failed, self._rows = before.dead_letters + before.with_error, before.rows + before.dead_letters
+        if not finished:
+            self.check()
 
     def add(self, failures: Sequence[RowFailure], *, rows: int = 0, nulled: int = 0) -> None:
         """Count failed rows and `rows` that are written, `nulled` of them with nulls in place of a failed answer."""

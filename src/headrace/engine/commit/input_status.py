@@ -10,7 +10,7 @@ from headrace.metrics.quantities import count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from headrace.engine.commit.journal import SplitRecord
+    from headrace.engine.commit.entries import SplitRecord
 
 Progress: TypeAlias = Literal["untouched", "begun", "done"]
 

@@ -6,12 +6,13 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.dead_letters import DeadLetters, format_of
 from headrace.engine.commit.done import Done, joined
+from headrace.engine.commit.entries import Totals
 from headrace.engine.commit.home import OUR_LETTERS, Home
 from headrace.engine.commit.identity import AFRESH, check_same_job, check_same_sources
-from headrace.engine.commit.journal import Totals
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import settle_letters
 from headrace.engine.commit.retrying import RetriedRow, Retrying
@@ -182,7 +183,7 @@ def _journal(home: Home | RemoteHome, identity: JobIdentity, if_exists: str, dea
         journal = home.open_journal()
         try:
             then = journal.identity
-            if journal.retries:
+            if Amendments(journal).retry_begun:
                 raise ResumeError(
                     f"{home.output}: a retry of its failed rows was stopped halfway; go on with it first"
                     " (job.retry(), or headrace retry)"
@@ -205,7 +206,7 @@ def _journal_for_retry(home: Home | RemoteHome, identity: JobIdentity) -> Journa
     journal = home.open_journal()
     try:
         then = journal.identity
-        if then is None or journal.hopeless or not (journal.finished or journal.retries):
+        if then is None or journal.hopeless or not (journal.finished or Amendments(journal).retry_begun):
             raise ResumeError(
                 f"{home.output}: failed rows are run again when all others are done; run the job to its end first"
             )
@@ -218,14 +219,14 @@ def _journal_for_retry(home: Home | RemoteHome, identity: JobIdentity) -> Journa
 
 def _begin_retry(journal: Journal, identity: JobIdentity, choose: Choose) -> Retrying:
     """Begin a retry, or go on with one that was stopped; the functions may be others than they were."""
-    if not journal.retries:
+    if not Amendments(journal).retry_begun:
         rows = choose(journal.failed())
         if rows:
-            journal.begin_retry(rows)
+            Amendments(journal).begin_retry(rows)
             crash_point("retry.begun")
-    if journal.retries:
-        journal.go_on_as(identity)
-    return Retrying(journal.retrying())
+    if Amendments(journal).retry_begun:
+        Amendments(journal).go_on_as(identity)
+    return Retrying(Amendments(journal).retrying())
 
 
 def something_finished(home: Home | RemoteHome, journal: Journal) -> bool:
@@ -266,11 +267,11 @@ def settle(sink: Sink, home: Home | RemoteHome, journal: Journal, letters: DeadL
         crash_point("settle.published")
     if letters is not None:
         settle_letters(journal, letters)
-    if isinstance(home, Home) and (replaced := journal.replaced()):
+    if isinstance(home, Home) and (replaced := Amendments(journal).replaced()):
         for file in set(map(home.file_of, replaced)) - {home.file_of(part.receipt) for part in journal.parts()}:
             remove_quietly(file)
         crash_point("settle.removed")
-        journal.forget_replaced()
+        Amendments(journal).forget_replaced()
     journal.mark_published()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.engine.commit.journal import PartRecord
+from headrace.engine.commit.entries import PartRecord
 from headrace.records.position import is_whole
 from headrace.sinks.folder import PartReceipt
 

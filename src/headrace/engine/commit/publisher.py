@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.journal import LettersRecord
+from headrace.engine.commit.entries import LettersRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.engine.commit.dead_letters import DeadLetters
+    from headrace.engine.commit.entries import Totals
     from headrace.engine.commit.home import Home
-    from headrace.engine.commit.journal import Journal, Totals
+    from headrace.engine.commit.journal import Journal
     from headrace.engine.commit.part import Part
     from headrace.engine.commit.remote_home import RemoteHome
     from headrace.sinks.sink import Sink
@@ -44,7 +46,7 @@ class Publisher:
         self._retries = retries
         self._totals = journal.totals
         # Places count the rows of ordinary runs; those of retries are put among them later.
-        self._answered_rows = sum(found.rows for _, found in journal.answered())
+        self._answered_rows = sum(found.rows for _, found in Amendments(journal).answered())
 
     @property
     def totals(self) -> Totals:
@@ -126,13 +128,13 @@ class Publisher:
                 replaced[letters.number] = None
                 if letters.rows:
                     assert self._letters is not None
-                    kept = self._journal.lines_kept(letters.number)
+                    kept = Amendments(self._journal).lines_kept(letters.number)
                     excerpt = self._letters.excerpt(letters.receipt, kept, number=number)
                     receipt = self._home.stage(excerpt, self._letters.path)
                     replaced[letters.number] = LettersRecord(number=number, receipt=receipt, rows=len(kept))
                     number += 1
         crash_point("retry.prepared")
-        self._journal.finish_retry(replaced)
+        Amendments(self._journal).finish_retry(replaced)
         crash_point("retry.finished")
         if self._letters is not None:
             settle_letters(self._journal, self._letters)
@@ -150,4 +152,4 @@ def settle_letters(journal: Journal, letters: DeadLetters) -> None:
         if record.dropped:
             letters.remove(record.receipt)
     journal.mark_published()
-    journal.forget_dropped()
+    Amendments(journal).forget_dropped()

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.home import HIDDEN, JOURNAL
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.input_status import InputStatus, input_status
@@ -80,7 +81,7 @@ def _status(folder: str, journal: Journal, segments: str) -> OutputStatus:
             dead_letters=totals.dead_letters,
             dead_letters_folder=journal.dead_letters,
             waiting_rows=rows_beyond(segments, journal.frontier),
-            retrying=len(journal.retrying()),
+            retrying=len(Amendments(journal).retrying()),
             identity=identity,
             inputs=input_status(journal.splits(), progress_of(journal, segments), journal.failed_by_split()),
         )

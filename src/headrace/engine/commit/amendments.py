@@ -1,0 +1,116 @@
+"""What happens to an output after its job has finished, in its journal: retries of failed rows, and compactions."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from headrace.engine.commit.retrying import Answered, RetriedRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.engine.commit.entries import LettersRecord, PartRecord
+    from headrace.engine.commit.identity import JobIdentity
+    from headrace.engine.commit.journal import Journal
+
+
+class Amendments:
+    """The part of a journal that only retries and compactions write. Thread-safe."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    # -- retries -------------------------------------------------------------------------------------------------------
+
+    @property
+    def retry_begun(self) -> bool:
+        """Whether a retry of failed rows has begun and is not finished."""
+        return self._journal.meta("retry") == "begun"
+
+    def retrying(self) -> list[RetriedRow]:
+        """Return the rows of the retry that has begun."""
+        query = "select split, ordinal, place, attempt from retrying order by split, ordinal"
+        found = self._journal.select(query)
+        return [RetriedRow(split=s, ordinal=o, place=p, attempt=a) for s, o, p, a in found]
+
+    def begin_retry(self, rows: Sequence[RetriedRow]) -> None:
+        """Begin to run failed rows again: from here on they count as not done."""
+        with self._journal.transaction(durable=True) as db:
+            db.executemany(
+                "insert into retrying values (?, ?, ?, ?)", [(r.split, r.ordinal, r.place, r.attempt) for r in rows]
+            )
+            chosen = "exists (select 1 from retrying r where r.split = f.split and r.ordinal = f.ordinal)"
+            db.execute(
+                "update letters set (rows, solved) = (select letters.rows - count(*), letters.solved + count(*) from"
+                f" failed f where f.letters = letters.number and f.line is not null and {chosen})"
+            )
+            db.execute(f"delete from failed as f where {chosen}")
+            db.execute("delete from meta where key = 'frontier'")
+            self._journal.set_meta("state", "unfinished")
+            self._journal.set_meta("retry", "begun")
+
+    def go_on_as(self, identity: JobIdentity) -> None:
+        """Note that the functions and models of a job are others from here on."""
+        with self._journal.transaction():
+            self._journal.set_meta("identity", json.dumps([identity.components, identity.unknown]))
+
+    def lines_kept(self, letters: int) -> list[int]:
+        """Return the lines of a file of dead letters whose rows are still failed."""
+        query = "select line from failed where letters = ? order by line"
+        return [line for (line,) in self._journal.select(query, letters)]
+
+    def finish_retry(self, replaced: Mapping[int, LettersRecord | None]) -> None:
+        """Note that a retry is done; `replaced` says what stands in place of files whose letters are solved in part."""
+        with self._journal.transaction(durable=True) as db:
+            for number, record in replaced.items():
+                if record is not None:
+                    kept = db.execute("select line from failed where letters = ? order by line", (number,))
+                    moved = [(record.number, line, number, old) for line, (old,) in enumerate(kept.fetchall())]
+                    self._journal.add_letters(record)
+                    db.executemany("update failed set letters = ?, line = ? where letters = ? and line = ?", moved)
+                db.execute("update letters set rows = 0, dropped = 1 where number = ?", (number,))
+            db.execute("delete from retrying")
+            self._journal.set_meta("retry", "finished")
+            self._journal.set_meta("state", "finished")
+
+    def forget_dropped(self) -> None:
+        """Note that the files of dead letters that were to be removed are gone."""
+        with self._journal.transaction() as db:
+            db.execute("delete from letters where dropped")
+
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def answered(self) -> list[tuple[int, Answered]]:
+        """Return where the rows of retries belong, each with the number of its part."""
+        query = "select part, row, rows, split, ordinal, place from answered order by part, row"
+        found = self._journal.select(query)
+        return [
+            (part, Answered(row=row, rows=rows, split=split, ordinal=ordinal, place=place))
+            for part, row, rows, split, ordinal, place in found
+        ]
+
+    def replace_parts(self, parts: Sequence[PartRecord], *, places: Sequence[int]) -> None:
+        """Let other parts, with the same rows in the order of the input, be the output.
+
+        `places` are those of the failed rows, as `failed()` gives them.
+        """
+        with self._journal.transaction(durable=True) as db:
+            db.execute("insert or ignore into replaced select receipt from parts")
+            db.execute("delete from parts")
+            db.execute("delete from answered")
+            for part in parts:
+                self._journal.add_part(part)
+            ids = [id_ for (id_,) in db.execute("select id from failed order by id").fetchall()]
+            db.executemany(
+                "update failed set place = ? where id = ?", [(p, i) for p, i in zip(places, ids, strict=True)]
+            )
+
+    def replaced(self) -> list[str]:
+        """Return the receipts of parts whose files have to go, but for those whose names other parts took over."""
+        return [receipt for (receipt,) in self._journal.select("select receipt from replaced")]
+
+    def forget_replaced(self) -> None:
+        """Note that the files of replaced parts are gone."""
+        with self._journal.transaction() as db:
+            db.execute("delete from replaced")
