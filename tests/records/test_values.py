@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.records.columns import from_column
 from headrace.records.tensors import ObjectType
@@ -95,3 +97,54 @@ def test_arrays_of_times_and_of_odd_numbers() -> None:
     assert from_column(column_of([days, None])) == [[dt.date(2024, 1, 1), dt.date(2024, 1, 2)], None]
     big = [np.array([2**60 + 1]), np.array([0.5])]
     assert isinstance(column_of(big).type, ObjectType)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(),
+    st.just("\ud800"),
+    st.binary(),
+    st.decimals(),
+    st.dates(),
+    st.datetimes(timezones=st.sampled_from([None, dt.UTC, HELSINKI, dt.timezone(dt.timedelta(minutes=330))])),
+    st.times(timezones=st.sampled_from([None, dt.UTC])),
+    st.timedeltas(),
+    st.builds(lambda n: {n}, st.integers()),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab") | st.integers(0, 1), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def exact(value: Any) -> Any:
+    """Return a value in a form that equals only the very same, but for what columns of one type may do to it.
+
+    Whole numbers beside floats may be floats of the same value, keys that a dict lacks null, zones others.
+    """
+    if isinstance(value, dict):
+        return {key: exact(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [exact(item) for item in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return ("number", str(value) if value != value or (value == 0.0 and str(value)[0] == "-") else value)
+    if isinstance(value, Decimal):
+        return ("decimal", str(value) if value.is_nan() else value)
+    if isinstance(value, dt.datetime):
+        return ("moment", value.tzinfo is None, value)
+    return (type(value).__name__, value)
+
+
+@given(
+    st.lists(VALUES, min_size=1, max_size=4)
+    | st.lists(st.one_of(st.integers(), st.floats(), st.booleans()), min_size=1, max_size=4)
+)
+@settings(max_examples=300)
+def test_what_goes_into_a_column_comes_out(values: list[Any]) -> None:
+    assert [exact(value) for value in from_column(column_of(values))] == [exact(value) for value in values]
