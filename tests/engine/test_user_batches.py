@@ -1,10 +1,15 @@
 """Batches as users' functions see them, and what they may answer."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace.engine.user_batches import Rows, from_user, to_user, with_column
+from headrace.errors import RunError
 
 BATCH = pa.record_batch({"id": pa.array([1, 2], pa.int8()), "text": pa.array(["a", None])})
 
@@ -57,3 +62,35 @@ def test_a_column_is_put_behind_the_others_or_in_its_own_place() -> None:
     replaced = with_column(BATCH, "id", pa.array(["x", "y"]))
     assert replaced.schema.names == ["id", "text"]
     assert replaced["id"].to_pylist() == ["x", "y"]
+
+
+@pytest.mark.parametrize("key", [1, None, "\ud800", b"x"])
+@pytest.mark.parametrize("kind", ["map", "flat_map"])
+def test_keys_that_name_no_column_fail_their_row(kind: str, key: object, tmp_path: Path) -> None:
+    def odd(row: dict[Any, Any]) -> Any:
+        made = {**row, key: 1} if row["id"] == 1 else row
+        return made if kind == "map" else [made]
+
+    ds = getattr(hr.range(3), kind)(odd)
+    result = ds.write_json(str(tmp_path / "out")).run(on_error="dead_letter")
+    assert (result.rows_written, result.failed) == (2, 1)
+
+
+def test_batches_of_columns_without_a_common_type_reach_the_caller_as_they_are() -> None:
+    values = [1, "x", 2**60 + 1, 0.5]
+    ds = hr.range(4).map_batches(
+        lambda rows: [{"x": values[row["id"]]} for row in rows], batch_format="rows", batch_size=1
+    )
+    (batch,) = ds.iter_batches(batch_size=4)
+    assert batch["x"].tolist() == values
+    with pytest.raises(RunError, match=r"'x' is int64 and string; make the step .*iter_rows"):
+        ds.to_arrow()
+    assert [row["x"] for row in ds.run_inference(Counting(), batch_size=4).take(4)] == values
+
+
+class Counting(hr.ModelHandler):
+    def load_model(self) -> None:
+        return None
+
+    def run_inference(self, batch: list[dict[str, Any]], model: None) -> list[int]:
+        return [len(batch)] * len(batch)

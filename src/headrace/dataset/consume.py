@@ -10,12 +10,12 @@ import pyarrow as pa
 from headrace.dataset.iteration import Iteration
 from headrace.dataset.job import explained
 from headrace.dataset.transforms import Transforms, checked_rows
-from headrace.errors import PlanError
+from headrace.errors import PlanError, RunError
 from headrace.plan.graph import Plan
 from headrace.plan.nodes import Collect, Limit
 from headrace.plan.schemas import columns_after
-from headrace.records.columns import to_rows
-from headrace.records.types import concatenated, conform, unify_schemas
+from headrace.records.columns import joined, to_rows
+from headrace.records.types import TypeQuarrelError, conform, unify_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -131,11 +131,17 @@ def _read_of(source: Any) -> Any:
 
 
 def _table(batches: list[pa.RecordBatch], node: Any) -> pa.Table:
-    schema = unify_schemas([batch.schema for batch in batches if batch.schema.names])
-    if not schema.names:
-        known = columns_after(Plan([Collect(name="collect", upstream=node)]))[id(node)] or {}
-        schema = pa.schema([(name, type_ or pa.null()) for name, type_ in known.items()])
-    whole = [conform(batch, schema) for batch in batches if batch.num_rows]
+    try:
+        schema = unify_schemas([batch.schema for batch in batches if batch.schema.names])
+        if not schema.names:
+            known = columns_after(Plan([Collect(name="collect", upstream=node)]))[id(node)] or {}
+            schema = pa.schema([(name, type_ or pa.null()) for name, type_ in known.items()])
+        whole = [conform(batch, schema) for batch in batches if batch.num_rows]
+    except TypeQuarrelError as error:
+        raise RunError(
+            f"a table has one type a column, and {error}; make the step that writes it answer one type, or take the"
+            " rows with iter_rows()"
+        ) from error
     return pa.Table.from_batches(whole, schema=schema)
 
 
@@ -164,9 +170,9 @@ def _recut(batches: Iterator[pa.RecordBatch], size: int | None) -> Iterator[pa.R
         waiting.append(batch)
         rows += batch.num_rows
         while rows >= size:
-            whole = concatenated(waiting)
+            whole = joined(waiting)
             yield whole.slice(0, size)
             rest = whole.slice(size)
             waiting, rows = ([rest] if rest.num_rows else []), rest.num_rows
     if rows:
-        yield concatenated(waiting)
+        yield joined(waiting)

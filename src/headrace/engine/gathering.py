@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.engine.failing import placed
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import with_column
-from headrace.model.found import joined_column
+from headrace.records.columns import joined_column
 from headrace.records.cutter import Pieces
 from headrace.records.plain import array_of_numbers
 

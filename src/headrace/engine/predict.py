@@ -14,8 +14,8 @@ from headrace.model.calls import TimedCalls
 from headrace.model.inputs import columns_of
 from headrace.model.predictor import Predictor
 from headrace.records.block import Block, Unit
+from headrace.records.columns import joined
 from headrace.records.failure import RowFailure
-from headrace.records.types import concatenated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +117,7 @@ def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:
     """
     read = [model_columns(batch, spec) for batch in rows]
     alike = all(batch.schema.names == read[0].schema.names for batch in read)
-    batch = concatenated(read if alike else rows)
+    batch = joined(read if alike else rows)
     return Block(batch=batch, unit=Unit(0), start=(0,), end=(batch.num_rows,))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.engine.pace import paced
 from headrace.engine.step_runner import StepRunner
-from headrace.engine.user_batches import Rows, from_user, to_user, with_column
+from headrace.engine.user_batches import Rows, from_user, names_in, to_user, with_column
 from headrace.engine.weighing import TARGET_BLOCK_BYTES, WEIGHED_ROWS, Weigher
 from headrace.errors import HeadraceError, RowError, StageError
 from headrace.model.calls import TimedCalls
@@ -120,6 +120,7 @@ class _Columns(StepRunner):
 class _Map(StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
         rows, pieces, weigher, failed = Rows(block.batch), Pieces(block), Weigher(), 0
+        names = set(block.batch.schema.names)
         result: Any = None
         for run in paced(enumerate(rows.dicts())):
             out: list[Mapping[str, Any]] = []
@@ -134,6 +135,8 @@ class _Map(StepRunner):
                     result = self.function(row)
                     if not isinstance(result, dict):
                         raise _not_a_row(self.step, result)
+                    if not names.issuperset(result):
+                        names.update(names_in(result))
                 except HeadraceError:
                     raise
                 except Exception as error:
@@ -238,6 +241,7 @@ class _FlatMap(StepRunner):
     def run(self, block: Block) -> Iterator[Block]:
         rows, pieces, failed = Rows(block.batch), Pieces(block), 0
         ordinals = block.ordinal_array()
+        names = set(block.batch.schema.names)
         for run in paced(enumerate(rows.dicts())):
             out: list[Mapping[str, Any]] = []
             parents: list[int] = []
@@ -248,6 +252,8 @@ class _FlatMap(StepRunner):
                     for child in self.function(row):
                         if not isinstance(child, dict):
                             raise _not_a_row(self.step, child)
+                        if not names.issuperset(child):
+                            names.update(names_in(child))
                         if len(out) >= self._limit and (batch := self._full(rows.batch_of(out, parents))) is not None:
                             yield pieces.inside(batch, ordinals[parents], failures, row=i)
                             sent = bool(parents) and parents[-1] == i

@@ -74,6 +74,22 @@ class Rows:
         return column if whole else column.take(array_of_numbers(np.array(parents, dtype=np.int64)))
 
 
+def names_in(row: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return a row whose keys are names of columns, which is what they have to be.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for key in row:
+        if not isinstance(key, str):
+            raise ValueError(f"the row has the key {key!r}; keys are names of columns, and these are text")
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the row has the key {key!a}, in which a character is cut in half") from None
+    return row
+
+
 def to_user(batch: pa.RecordBatch, batch_format: str) -> Any:
     """Return a batch in the form that a `map_batches` function asked for."""
     if batch_format == "pyarrow":

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.errors import AnswerError
-from headrace.records.columns import from_column, to_column
-from headrace.records.types import TypeQuarrelError, cast, unify_types
+from headrace.records.columns import joined_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,14 +103,3 @@ class Found:
         for _, count, answers in self.parts:
             ids.extend((answers.model_ids if answers is not None else None) or [None] * count)
         return [id_ or model_id for id_ in ids]
-
-
-def joined_column(columns: Sequence[pa.Array]) -> pa.Array:
-    """Put the parts of a column together under their common type, as if they had been answered in one batch."""
-    if len(columns) == 1:
-        return columns[0]
-    try:
-        type_ = reduce(unify_types, [column.type for column in columns])
-        return pa.concat_arrays([cast(column, type_) for column in columns])
-    except (TypeQuarrelError, pa.ArrowInvalid):  # no common type, or none that keeps every value
-        return to_column([value for column in columns for value in from_column(column)])

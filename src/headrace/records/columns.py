@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from headrace.records.tensors import (
     stacked_tensor_array,
     tensors_of,
 )
-from headrace.records.types import types_within
+from headrace.records.types import TypeQuarrelError, cast, concatenated, types_within, unify_types
 from headrace.records.values import column_of
 
 if TYPE_CHECKING:
@@ -154,6 +155,35 @@ def from_columns(columns: Mapping[str, Any], *, like: pa.Schema | None = None) -
 
 def _type_in(schema: pa.Schema | None, name: str) -> pa.DataType | None:
     return schema.field(name).type if schema is not None and name in schema.names else None
+
+
+def joined_column(columns: Sequence[pa.Array]) -> pa.Array:
+    """Put the parts of a column together under their common type, as if they had been made at once.
+
+    >>> joined_column([pa.array([1]), pa.array([None]), pa.array([0.5])]).to_pylist()
+    [1.0, None, 0.5]
+    """
+    if len(columns) == 1:
+        return columns[0]
+    try:
+        type_ = reduce(unify_types, [column.type for column in columns])
+        return pa.concat_arrays([cast(column, type_) for column in columns])
+    except (TypeQuarrelError, pa.ArrowInvalid):  # no common type, or none that keeps every value
+        return to_column([value for column in columns for value in from_column(column)])
+
+
+def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Put batches behind one another; columns without a common type hold Python objects, each as it was.
+
+    >>> from_column(joined([pa.record_batch({"x": [1]}), pa.record_batch({"x": ["a"]})])["x"])
+    [1, 'a']
+    """
+    try:
+        return concatenated(batches)
+    except TypeQuarrelError:
+        names = dict.fromkeys(name for batch in batches for name in batch.schema.names)
+        parts = {n: [b[n] if n in b.schema.names else pa.nulls(b.num_rows) for b in batches] for n in names}
+        return pa.RecordBatch.from_arrays([joined_column(part) for part in parts.values()], names=list(names))
 
 
 def empty_columns(rows: int) -> pa.RecordBatch:
