@@ -109,6 +109,32 @@ def test_what_a_stopped_run_finished_is_not_made_again_on_another_machine(store:
     check_whole()
 
 
+def test_status_looks_on_without_disturbing(store: type[FlakyFileSystem]) -> None:
+    first = committer()
+    first.open()
+    put_some(first, 8)
+    first.flush()
+    assert first._mirror is not None
+    first._mirror.sync()
+
+    def gone(request: str, path: str) -> str:
+        if request == "cat_file" and "/segments/" in path:
+            store.store.pop(store._strip_protocol(path), None)  # just now, by the run at work
+        return ""
+
+    safe = first.statistics().rows_saved
+    status = read_status(OUT)
+    assert status.state in ("unfinished", "never ran")
+    assert status.rows + status.waiting_rows <= safe
+    store.faults = gone
+    assert read_status(OUT).rows == status.rows
+    store.faults = None
+    put_some(first, 10_000, first=8)
+    first.finish()
+    check_whole()
+    assert (read_status(OUT).state, read_status(OUT).rows) == ("finished", len(JOB.rows()))
+
+
 def test_segments_are_copied_while_a_run_goes_on(store: type[FlakyFileSystem]) -> None:
     first = committer()
     first.open()
