@@ -25,6 +25,7 @@ HeadraceError
 RowError                      one row's failure, answered or raised by a user's function
 RowTimeout                    one row (or batch) took longer than its timeout_secs
 RowCrash                      one row (or batch) took its worker process down with it
+RowTooLarge                   one row, alone in its batch, needs more memory than there is
 """
 
 from __future__ import annotations
@@ -199,6 +200,13 @@ class RowCrash(Exception):  # noqa: N818 - reads as the fact it states
     """One row, or a batch that cannot be halved, took its worker process down with it; as `RowTimeout` otherwise."""
 
     attempt: int = 1
+
+
+class RowTooLarge(MemoryError):  # noqa: N818 - reads as the fact it states
+    """One row, alone in its batch, needs more memory than the model's device or this machine has.
+
+    It stands in the dead letters, and is not tried again.
+    """
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

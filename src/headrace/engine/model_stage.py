@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.engine.failing import placed, where
 from headrace.engine.join import joined
-from headrace.engine.predict import batch_of, model_columns
+from headrace.engine.predict import batch_of, exhausted_in, model_columns
 from headrace.engine.recall import Recall
 from headrace.engine.stage_run import LOOK_SECS, StageRun
 from headrace.engine.task import StepCounts
@@ -109,8 +109,8 @@ class ModelStage(StageRun):
         self._scales = scales
         self._batcher = Batcher(node.spec.limits, padded=scales.padded)
         self._admission = threading.Lock()
-        self._observed: deque[tuple[float, float]] = deque()
-        """Weights of answered batches and seconds taken, for whoever asks the batcher next."""
+        self._observed: deque[tuple[float, float | None]] = deque()
+        """Weights of batches with the seconds taken, None where memory ran out; for whoever asks the batcher next."""
         self._open: dict[int, _Open] = {}
         self._opened = 0
         self._ended = False
@@ -165,7 +165,11 @@ class ModelStage(StageRun):
             while member is None or not member.dismissed():
                 now = time.monotonic()
                 while self._observed:
-                    self._batcher.observe(*self._observed.popleft())
+                    weight, seconds = self._observed.popleft()
+                    if seconds is None:
+                        self._batcher.exhausted(weight)
+                    else:
+                        self._batcher.observe(weight, seconds)
                 flush = self._ended or self._full_in_front()
                 if not flush and self._batcher.has_room and self._admit(clock, outgoing, 0.0):
                     continue
@@ -296,7 +300,10 @@ class ModelStage(StageRun):
         started = time.perf_counter()
         (answered,) = task.process(batch)
         seconds = time.perf_counter() - started
-        if not answered.failures:
+        if exhausted := exhausted_in(answered):
+            self._observed.extend((cut.weight * rows / batch.num_rows, None) for rows in exhausted)
+            answered = answered.with_batch(answered.batch.replace_schema_metadata(None))
+        elif not answered.failures:
             self._observed.append((cut.weight, seconds))
         settled = self._settled(shares, answered)
         if answered.failures and self._on_error == "fail":

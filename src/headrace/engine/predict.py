@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from headrace.model.found import Prediction
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
+
+
+EXHAUSTED = b"headrace.exhausted"
+"""Metadata of answers: sizes of calls for which memory did not suffice, for whoever makes the batches."""
 
 
 class PredictTask:
@@ -100,6 +105,8 @@ class PredictTask:
         if self._spec.model_id_column is not None:
             columns[self._spec.model_id_column] = predictor.model_id_column(prediction)
         batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        if prediction.exhausted:
+            batch = batch.replace_schema_metadata({EXHAUSTED: json.dumps(prediction.exhausted)})
         parents = None if prediction.kept is None else np.flatnonzero(prediction.kept)
         attempts = prediction.attempts
         failures = [self._failure(error, row, attempts.get(row, 1)) for row, error in sorted(prediction.errors.items())]
@@ -108,6 +115,12 @@ class PredictTask:
     def _failure(self, error: BaseException, row: int, attempt: int = 1) -> RowFailure:
         model_id = self._spec.handler.model_id
         return RowFailure.of(error, stage=self._stage, ordinal=row, row=None, attempt=attempt, model_id=model_id)
+
+
+def exhausted_in(answered: Block) -> list[int]:
+    """Return the sizes of calls for which memory did not suffice."""
+    found: list[int] = json.loads((answered.batch.schema.metadata or {}).get(EXHAUSTED, b"[]"))
+    return found
 
 
 def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:

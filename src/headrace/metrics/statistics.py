@@ -44,6 +44,8 @@ class ModelStatistics:
     """Calls of `run_inference`, further attempts and halves of failed batches included."""
     retried: int = 0
     """Calls that were made again, for the same rows, after one had failed."""
+    out_of_memory: int = 0
+    """Calls for which memory did not suffice; their rows were asked again in halves."""
     batches: int = 0
     rows: int = 0
     batch_rows_histogram: dict[int, int] = field(default_factory=dict)
@@ -81,6 +83,7 @@ def merged(copies: Sequence[ModelStatistics]) -> ModelStatistics:
         loads=sum(copy.loads for copy in copies),
         calls=sum(copy.calls for copy in copies),
         retried=sum(copy.retried for copy in copies),
+        out_of_memory=sum(copy.out_of_memory for copy in copies),
         batches=sum(copy.batches for copy in copies),
         rows=sum(copy.rows for copy in copies),
         batch_rows_histogram=dict(sorted(histogram.items())),

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.errors import RowCrash, RowTimeout
+from headrace.errors import RowCrash, RowTimeout, RowTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +59,8 @@ class Attempts:
             self._last.made = attempt
             try:
                 return function()
+            except RowTooLarge:
+                raise  # what may be freed has been
             except Exception as error:
                 if not self._retry.again(error, attempt):
                     raise

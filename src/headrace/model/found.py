@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import AnswerError
+from headrace.errors import AnswerError, RowTooLarge
 from headrace.records.columns import joined_column
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Prediction:
     """Rows that go on with nulls, under on_error="null"."""
     model_ids: list[str] | None = None
     """For each kept row; None where the handler's `model_id` stands for all."""
+    exhausted: tuple[int, ...] = ()
+    """Sizes of calls for which memory did not suffice although each of their rows fits alone."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,9 @@ class Found:
     raised: int = 0
     refused: int = 0
     """Of those raised: calls for one row that ended with an error of the handler's own, not with a wrong number."""
+
+    exhausted: list[tuple[int, int]] = field(default_factory=list)
+    """(first row, count) of calls for which memory did not suffice."""
 
     def answered(self, first: int, count: int, answers: Answers) -> None:
         """Take in what the model answered for `count` rows."""
@@ -74,11 +79,13 @@ class Found:
     def prediction(self, names: Sequence[str], rows: int, model_id: str, *, nulls: bool) -> Prediction:
         """Put all that was found together; with `nulls` failed rows stay, without answers."""
         columns = {name: self._column(name) for name in names}
-        ids = self._model_ids(model_id)
+        ids, exhausted = self._model_ids(model_id), self._exhausted()
         if not self.errors:
-            return Prediction(columns=columns, rows=rows, model_ids=ids)
+            return Prediction(columns=columns, rows=rows, model_ids=ids, exhausted=exhausted)
         if nulls:
-            return Prediction(columns=columns, rows=rows, with_error=len(self.errors), model_ids=ids)
+            return Prediction(
+                columns=columns, rows=rows, with_error=len(self.errors), model_ids=ids, exhausted=exhausted
+            )
         kept = np.ones(rows, dtype=bool)
         kept[list(self.errors)] = False
         mask = pa.array(kept)
@@ -88,8 +95,14 @@ class Found:
             kept=kept,
             errors=self.errors,
             attempts=self.attempts,
+            exhausted=exhausted,
             model_ids=None if ids is None else [id_ for id_, keep in zip(ids, kept, strict=True) if keep],
         )
+
+    def _exhausted(self) -> tuple[int, ...]:
+        # A row that is too large by itself says nothing of how many others would fit.
+        alone = [row for row, error in self.errors.items() if isinstance(error, RowTooLarge)]
+        return tuple(n for first, n in self.exhausted if not any(first <= row < first + n for row in alone))
 
     def _column(self, name: str) -> pa.Array:
         return joined_column(

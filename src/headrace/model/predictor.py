@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import AnswerError, HeadraceError, ModelLoadError, StageError
+from headrace.errors import AnswerError, HeadraceError, ModelLoadError, RowTooLarge, StageError
+from headrace.metrics.quantities import amount
 from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import pair
 from headrace.model.attempts import Attempts, attempts_behind
 from headrace.model.calls import resting
+from headrace.model.exhaustion import is_out_of_memory, release_memory
 from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
 from headrace.model.inputs import Inputs, make_inputs
@@ -79,6 +81,7 @@ class Predictor:
         self._loaded = False
         self._counting = threading.Lock()
         self._loads = self._calls = self._batches = self._rows = self._failed = self._succeeded = 0
+        self._out_of_memory = 0
         self._first_rows = FirstRows()
         self._load_secs = 0.0
         self._sizes: Counter[int] = Counter()
@@ -179,6 +182,7 @@ class Predictor:
                 loads=self._loads,
                 calls=self._calls,
                 retried=self._attempts.repeated,
+                out_of_memory=self._out_of_memory,
                 batches=self._batches,
                 rows=self._rows,
                 batch_rows_histogram=dict(sorted(self._sizes.items())),
@@ -208,13 +212,17 @@ class Predictor:
         `known_bad` spares the call for several rows of which one is known to fail; `whole` is the number of answers
         that this call would give, as far as earlier ones tell. Returns the number of answers, None where a call raised.
         """
+        too_large = False
         if count == 1 or not known_bad:
             try:
                 answers = self._ask(batch, first, count, again=count == 1 or not part)
             except AnswerError as error:
                 failure: Exception = error
                 whole = error.count
-            except (HeadraceError, MemoryError):
+            except RowTooLarge as error:
+                failure, whole, too_large = error, None, True
+                found.exhausted.append((first, count))
+            except HeadraceError:
                 raise
             except Exception as error:
                 failure = error
@@ -226,11 +234,11 @@ class Predictor:
                 found.failed(first, failure, attempts_behind(failure, self._attempts))
                 self._settle({first: failure}, 1)
                 return whole
+        # If the first half is sound, what made the whole fail is in the second, unless it was their number.
         half = count // 2
         before, mark = found.raised, len(found.parts)
         left = self._search(batch, first, half, found, part=True)
-        sound = found.raised == before
-        # If the first half is sound, what made the whole fail is in the second.
+        sound = found.raised == before and not too_large
         rest = None if whole is None or left is None else whole - left
         right = self._search(batch, first + half, count - half, found, part=True, known_bad=sound, whole=rest)
         total = None if left is None or right is None else left + right
@@ -291,6 +299,24 @@ class Predictor:
         return answers
 
     def _call(self, batch: pa.RecordBatch) -> Answers:
+        """Make a call; raise RowTooLarge where memory does not suffice, once what is held for later use is freed."""
+        for attempt in (1, 2):
+            try:
+                return self._timed(batch)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                cause = f"{type(error).__name__}: {error}"
+            # Out here the error is gone, and with it the frames that hold what the call had allocated.
+            release_memory()
+            with self._counting:
+                self._out_of_memory += 1
+            if batch.num_rows > 1 or attempt == 2:
+                break
+        what = "a row, alone in its batch, of" if batch.num_rows == 1 else f"{batch.num_rows:,} rows of"
+        raise RowTooLarge(f"memory does not suffice for {what} {amount(batch.nbytes)} ({cause})")
+
+    def _timed(self, batch: pa.RecordBatch) -> Answers:
         spec = self._spec
         inputs = make_inputs(batch, self._inputs, input_format=spec.handler.input_format, step=self._stage)
         began = time.perf_counter()
