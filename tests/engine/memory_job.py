@@ -95,8 +95,8 @@ def slow(folder: Path) -> Job:
 
 
 def fan(folder: Path) -> Job:
-    """200 rows, each of which becomes 10,000."""
-    ds = hr.range(200).flat_map(lambda row: ({"id": row["id"], "child": i, "text": "x" * 200} for i in range(10_000)))
+    """100 rows, each of which becomes 10,000."""
+    ds = hr.range(100).flat_map(lambda row: ({"id": row["id"], "child": i, "text": "x" * 200} for i in range(10_000)))
     return ds.filter(lambda row: row["child"] >= 0).write_parquet(str(folder / "out"))
 
 
