@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import headrace as hr
@@ -17,21 +19,23 @@ from tests.field.running import rows_in
 WORDS = ["mill", "wheel", "race", "water", "stone", "grain", "žluťoučký", "kůň"]
 
 
-def dataset(rows: int) -> hr.Dataset:
-    draw = random.Random(7)
-    numbers = np.random.default_rng(7)
-    return hr.from_items(
-        [
-            {
-                "id": i,
-                "score": numbers.random(),
-                "text": " ".join(draw.choices(WORDS, k=draw.randint(1, 12))),
-                "vector": numbers.random(3).tolist(),
-                "kind": draw.choice(WORDS),
-            }
-            for i in range(rows)
-        ]
+@cache
+def table(rows: int) -> pa.Table:
+    draw, numbers = random.Random(7), np.random.default_rng(7)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(rows)]
+    return pa.table(
+        {
+            "id": range(rows),
+            "score": numbers.random(rows),
+            "text": texts,
+            "vector": list(numbers.random((rows, 3))),
+            "kind": draw.choices(WORDS, k=rows),
+        }
     )
+
+
+def dataset(rows: int) -> hr.Dataset:
+    return hr.from_arrow(table(rows))
 
 
 def write(ds: hr.Dataset, kind: str, **options: Any) -> None:
