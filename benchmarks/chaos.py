@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS, QUICK_KILLS = 100, 6
-PATIENCE_SECS = 1.0
-"""Finished work as old as this must be safe: rows are flushed after 0.1 s, and a part that fills fast after 0.5 s."""
+PATIENCE_SECS = 2.0
+"""Finished work as old as this must be safe: rows are flushed after 0.1 s, at the latest after 1 s."""
 WHILE_STARTING = 0.25
 """Share of the kills that may fall before any row has been handled."""
 LONGEST_WAIT_SECS = 2.0
@@ -150,9 +150,6 @@ class Life:
         self._tally.again.append(len(again) / max(1, len(self._deaths)))
         self._tally.looks.append(self._watching.looks)
         say(f"  {self._job.name}: {len(self._deaths)} kills, {len(again)} of {self._job.rows} rows handled again")
-
-    def _folders_of(self, row: int) -> list[str]:
-        return [output.folder for output in self._outputs if row in output.expected]
 
 
 def as_it_should(ended: Ended, target: str | None) -> bool:

@@ -1,0 +1,99 @@
+"""A store that is overloaded: requests that are refused, that fail, or whose answers get lost."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from headrace.errors import HeadraceError
+from headrace.runners.result import RunResult
+from tests.faulty_s3 import Fault, FaultyStore
+from tests.s3 import Store, serving
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+FILES, ROWS = 4, 50
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with serving(monkeypatch) as store:
+        for file in range(FILES):
+            lines = "".join(f"{file * ROWS + i},name {i}\n" for i in range(ROWS))
+            store.put(f"in/part-{file}.csv", f"id,name\n{lines}".encode())
+        yield store
+
+
+@pytest.fixture
+def faulty(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyStore]:
+    proxy = FaultyStore(store.url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS")
+    yield proxy
+    proxy.stop()
+
+
+def picky(row: dict[str, object]) -> dict[str, object]:
+    if row["id"] == 77:
+        raise ValueError("no")
+    return row
+
+
+def run() -> RunResult:
+    return hr.read_csv("s3://bucket/in/*.csv").map(picky).write_parquet("s3://bucket/out", rows_per_part=30).run(
+        on_error="dead_letter"
+    )
+
+
+def check_end(store: Store) -> None:
+    parts = [name for name in store.names() if name.startswith("out/part-")]
+    ids = [i for name in sorted(parts) for i in pq.read_table(io.BytesIO(store.get(name)))["id"].to_pylist()]
+    assert ids == [i for i in range(FILES * ROWS) if i != 77]
+    letters = [name for name in store.names() if name.startswith("out/_dead_letters/")]
+    assert [store.get(name).count(b"\n") for name in letters] == [1]
+
+
+def every(nth: int, fault: Fault, methods: tuple[str, ...] = ("GET", "HEAD", "PUT", "POST", "DELETE")):
+    numbers, lock = itertools.count(1), threading.Lock()
+
+    def decide(method: str, path: str) -> Fault:
+        with lock:
+            return fault if method in methods and next(numbers) % nth == 0 else ""
+
+    return decide
+
+
+@pytest.mark.parametrize("nth", [3, 7])
+@pytest.mark.parametrize("fault", ["slow down", "internal error", "answer lost"])
+def test_requests_that_fail_now_and_then_are_made_again(fault: Fault, nth: int, store: Store, faulty: FaultyStore) -> None:
+    faulty.fault = every(nth, fault)
+    assert run().rows_written == FILES * ROWS - 1
+    assert faulty.faults > 3
+    check_end(store)
+
+
+@pytest.mark.parametrize("fault", ["slow down", "internal error"])
+@pytest.mark.parametrize(("methods", "told"), [(("PUT",), "cannot write"), (("GET", "HEAD"), "cannot")])
+def test_a_store_that_stays_away_ends_the_run_and_the_next_one_goes_on(
+    methods: tuple[str, ...], told: str, fault: Fault, store: Store, faulty: FaultyStore
+) -> None:
+    enough = threading.Event()
+
+    def decide(method: str, path: str) -> Fault:
+        if "part-00001" in path and method == "PUT":
+            enough.set()
+        return fault if enough.is_set() and method in methods else ""
+
+    faulty.fault = decide
+    with pytest.raises(HeadraceError, match=told):
+        run()
+        assert methods != ("PUT",), "nothing need be read any more by then"
+        raise HeadraceError("cannot be told: all was read before the store went away")
+    faulty.fault = lambda method, path: ""
+    run()
+    check_end(store)
