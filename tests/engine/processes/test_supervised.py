@@ -179,3 +179,29 @@ def test_where_the_first_rows_all_kill_the_run_ends() -> None:
     replica = supervised(lambda: Deadly([], iter(())))
     with pytest.raises(TooManyFailuresError, match="all of the first 10 rows failed.*RowCrash"):
         list(replica.process(tasks.block_of(100)))
+
+
+class MortalWhenDone(Mortal):
+    """A replica that dies, if it does, when it has given its last piece, and takes no work without rows."""
+
+    def process(self, work, sentences):
+        work = work.block() if isinstance(work, Parcel) else work
+        assert work.num_rows
+        deaths, self.schedule = self.schedule, iter(())
+        yield from super().process(work, sentences)
+        self.schedule = deaths
+        if next(deaths, 0):
+            raise WorkerCrashedError("died")
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_a_worker_that_dies_with_all_delivered_leaves_no_work(chain) -> None:
+    blocks = [dense_block(pa.record_batch({"x": list(range(5))}), split=0, first=0) for _ in range(2)]
+    expected = worked_through(chain, blocks, [])
+    schedule = iter([1, 0])
+    replica = supervised(lambda: MortalWhenDone(chain, schedule), [Terms.of(one) for one in chain])
+    replica.open()
+    pieces = [list(replica.process(block)) for block in blocks]
+    assert [facts(found) for found in pieces] == [facts(found) for found in expected[0]]
+    assert {name: replace(c, seconds=0.0) for name, c in replica.counts().items()} == expected[1]
+    replica.close()

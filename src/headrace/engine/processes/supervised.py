@@ -108,6 +108,8 @@ class SupervisedReplica:
                 self._keep(kept, rows_left=work.num_rows if begun else 0)
                 self._outlive(error, suspects)
                 self._started()
+                if work.start == work.end and not work.num_rows:
+                    return  # it died with all that it had to give delivered
                 kept, begun = {}, False
             else:
                 return
