@@ -12,7 +12,11 @@ from urllib.parse import urlsplit
 Fault = Literal["", "slow down", "internal error", "answer lost"]
 """Refused with 503, failed with 500, or carried out and then answered with 500."""
 
-CODES = {"slow down": (503, "SlowDown"), "internal error": (500, "InternalError"), "answer lost": (500, "InternalError")}
+CODES = {
+    "slow down": (503, "SlowDown"),
+    "internal error": (500, "InternalError"),
+    "answer lost": (500, "InternalError"),
+}
 HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
 
 
@@ -59,7 +63,7 @@ class FaultyStore:
                 if self.command != "HEAD":
                     self.wfile.write(content)
 
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
