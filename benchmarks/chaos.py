@@ -142,9 +142,9 @@ class Life:
         fault(UNREADABLE, len(complaints), "; ".join(complaints[:3]))
         calls = read_calls(self._calls)
         again = done_again(calls)
-        safe_at = {
-            int(row): self._watching.safe_at(int(row), self._folders_of(int(row))) for row in calls["row"][again]
-        }
+        # A row is needed again as long as one sink lacks it; of one that is not seen there nobody can tell.
+        sinks = [output.folder for output in self._outputs if output.answer is not None]
+        safe_at = {int(row): self._watching.safe_at(int(row), sinks) for row in calls["row"][again]}
         wrongly = unexcused(calls, self._deaths, patience_secs=PATIENCE_SECS, safe_at=safe_at)
         fault(AGAIN, len(wrongly), f"{self._place}: {wrongly[:10]}")
         self._tally.again.append(len(again) / max(1, len(self._deaths)))
