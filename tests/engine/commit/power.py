@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import stat
 import sys
 import threading
@@ -145,12 +146,12 @@ def powered(root: Path, at_step: Callable[[Disk, str], None]) -> Iterator[Disk]:
     The real disk is spared: nothing is synced there.
     """
     disk = Disk(root)
-    transaction, close, made = Journal._transaction, Journal.close, Journal.__init__
+    transaction, close, made = Journal.transaction, Journal.close, Journal.__init__
 
     @contextmanager
-    def watched(journal: Journal, *, durable: bool = False) -> Iterator[None]:
-        with transaction(journal, durable=False):
-            yield
+    def watched(journal: Journal, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        with transaction(journal, durable=False) as db:
+            yield db
         disk.transaction_ended(journal._path, durable=durable)
 
     def opened(journal: Journal, path: str, **options: object) -> None:
@@ -168,7 +169,7 @@ def powered(root: Path, at_step: Callable[[Disk, str], None]) -> Iterator[Disk]:
                     patch.setattr(module, "crash_point", lambda step: at_step(disk, step))
                 if vars(module).get("sync") is sync:
                     patch.setattr(module, "sync", disk.synced)
-        patch.setattr(Journal, "_transaction", watched)
+        patch.setattr(Journal, "transaction", watched)
         patch.setattr(Journal, "__init__", opened)
         patch.setattr(Journal, "close", closed)
         try:
