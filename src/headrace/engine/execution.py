@@ -194,7 +194,7 @@ class Execution:
             backlog_bytes=self._budget.backlog_bytes,
             disk=self._disk,
         )
-        committer.claim()
+        committer.claim.take()
         self._committers[id(output)] = committer
 
     def _choose(self, output: Write, failed: Sequence[FailedRow]) -> list[RetriedRow]:

@@ -52,7 +52,7 @@ class InputPlan:
         restarted = [c for read in self._plan.reads() for c in self._settle(read)]
         if restarted:
             for committer in {id(c): c for c in restarted}.values():
-                committer.restart()
+                committer.claim.restart()
             self.closed.clear()
             for read in self._plan.reads():
                 as_listed(read.source)
@@ -94,7 +94,7 @@ class InputPlan:
         if not known:
             self.splits[id(read)], self._changes[id(read)] = found, InputChanges()
             return []
-        progress = [committer.progress() for committer in behind]
+        progress = [committer.claim.progress() for committer in behind]
         settled = settle(
             read.source,
             known,
@@ -129,7 +129,7 @@ class InputPlan:
         """Only splits with failed rows need be what they were; new files are no matter of a retry."""
         self.splits[id(read)] = settled.splits[: len(known)]
         affected = {known[i].number for i in settled.affected}
-        needed = {split for committer in self._behind[id(read)] for split in committer.failed_splits()}
+        needed = {split for committer in self._behind[id(read)] for split in committer.claim.failed_splits()}
         if needed & affected or (settled.changes.spoils and not settled.affected):
             raise self._refuse(read, settled.changes, "", may_continue=False)
         self.closed |= affected
@@ -158,7 +158,7 @@ class InputPlan:
     def _refuse(self, read: Read, changes: InputChanges, why: str, *, may_continue: bool) -> ResumeError:
         committer = self._behind[id(read)][0]
         return refuse(
-            changes, output=committer.name, rows_done=committer.rows_done(), why=why, may_continue=may_continue
+            changes, output=committer.name, rows_done=committer.claim.rows_done(), why=why, may_continue=may_continue
         )
 
     def _record_of(self, read: Read, index: int, *, fingerprint: str | None = None) -> SplitRecord:

@@ -11,6 +11,7 @@ import os
 import random
 import sqlite3
 import stat
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator

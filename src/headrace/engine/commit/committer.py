@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from headrace.engine.budget import BACKLOG_BYTES, COMMITTER_BYTES
-from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.arrivals import Arrivals
+from headrace.engine.commit.claim import Claim
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.encoder import Encoder
 from headrace.engine.commit.entries import Totals
@@ -28,19 +28,14 @@ from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.opening import (
-    begin_afresh,
-    claim_output,
-    home_of,
     open_output,
-    progress_of,
-    rows_finished,
     something_finished,
 )
 from headrace.engine.commit.part import Part
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
 from headrace.engine.commit.sizing import Sizing
-from headrace.errors import BalanceError, HeadraceError, ResumeError, SinkError
+from headrace.errors import BalanceError, HeadraceError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.block import Block
 from headrace.records.columns import empty_columns
@@ -53,7 +48,6 @@ if TYPE_CHECKING:
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.entries import SplitRecord
-    from headrace.engine.commit.input_status import Progress
     from headrace.engine.commit.opening import Choose
     from headrace.engine.commit.retrying import Retrying
     from headrace.records.block import Unit
@@ -94,7 +88,6 @@ class Committer:
         self._sink = sink
         self._identity = JobIdentity({**identity.components, "output format": type(sink).__name__}, identity.unknown)
         self._units = units
-        self._if_exists = if_exists
         self._sizing = Sizing(sink, target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
         self._budget_bytes = memory_budget_bytes
         self._most_backlog_bytes, self._disk = backlog_bytes, disk
@@ -105,6 +98,9 @@ class Committer:
         self._dead_letters, self._letters_format = dead_letters, dead_letters_format
         self._failures = failures or Failures(FailureLimit())
         self._choose = choose
+        self.claim = Claim(
+            sink, self._identity, if_exists=if_exists, dead_letters=dead_letters, retry=choose is not None
+        )
         self._fitting = Fitting(sink, self._failures, stage=fails_as if dead_letters is not None else None)
         self.retrying: Retrying | None = None
         """The failed rows that are run again; None when this is no retry."""
@@ -114,64 +110,31 @@ class Committer:
         self._changed = threading.Condition(self._mutex)
         """Notified when parts are prepared or committed, and at errors."""
         self._error: HeadraceError | None = None
-        self._claimed = self._opened = self._was_opened = False
+        self._opened = self._was_opened = False
         self._closing = self._flusher_idle = False
         self._before = Totals()
         self._rate, self._allowance = FillRate(), Allowance()
         self._commit_lock = threading.Lock()
-
-    def claim(self) -> None:
-        """Claim the output and check that it is this job's; raises before it writes."""
-        self._home = home_of(self._sink.folder, storage_options=getattr(self._sink, "storage_options", None))
-        retry = self._choose is not None
-        try:
-            self._home.inspect(if_exists="resume" if retry else self._if_exists)
-            if retry and not self._home.has_journal:
-                raise ResumeError(f"{self._home.output}: there is nothing to retry, since no job has written here")
-            self._home.claim()
-            self._journal = claim_output(self._home, self._identity, self._if_exists, self._dead_letters, retry=retry)
-        except BaseException:
-            self._home.release()
-            raise
-        self._claimed = True
-
-    def restart(self) -> None:
-        """Throw away what earlier runs wrote; between `claim` and `open`."""
-        self._journal.close()
-        self._journal = begin_afresh(self._home, self._identity, dead_letters=self._dead_letters, overwrite=True)
 
     @property
     def name(self) -> str:
         """What messages call the output."""
         return self._sink.name
 
-    def rows_done(self) -> int:
-        """Return the rows that earlier runs finished."""
-        return rows_finished(self._home, self._journal)
-
-    def failed_splits(self) -> set[int]:
-        """Return the splits with rows that a retry runs again."""
-        return {row.split for row in self._journal.failed()} | {
-            row.split for row in Amendments(self._journal).retrying()
-        }
-
-    def progress(self) -> Callable[[int], Progress]:
-        """Return what says how far a split is, by its number."""
-        return progress_of(self._journal, self._home.segments)
-
     def open(self, units: Sequence[Unit] | None = None, *, closed: Iterable[int] = ()) -> None:
         """Mend what a crash left, and begin to take blocks of `units`; claims the output if that has not been done.
 
         Splits that are `closed` are not read again: what is not finished of them is given up.
         """
-        if not self._claimed:
-            self.claim()
+        if not self.claim.taken:
+            self.claim.take()
+        home, journal = self.claim.home, self.claim.journal
         self._units = self._units if units is None else units
         try:
             opened = open_output(
                 self._sink,
-                self._home,
-                self._journal,
+                home,
+                journal,
                 self._identity,
                 self._units,
                 self._dead_letters,
@@ -180,7 +143,7 @@ class Committer:
                 disk=self._disk,
             )
         except BaseException:
-            self._let_go()
+            self.claim.let_go()
             raise
         self._segments, self._before = opened.segments, opened.before
         shut = set(closed)
@@ -192,31 +155,31 @@ class Committer:
         self._encoder = Encoder(
             self._sink,
             self._holdings,
-            self._home.staging,
+            home.staging,
             self._changed,
             fills_soon=self._fills_soon,
             retrying=retrying,
-            stage=lambda receipt: self._home.stage(receipt, self._sink.folder or ""),
+            stage=lambda receipt: home.stage(receipt, self._sink.folder or ""),
         )
-        self._publisher = Publisher(self._sink, self._home, self._journal, opened.letters, retries=retrying is not None)
+        self._publisher = Publisher(self._sink, home, journal, opened.letters, retries=retrying is not None)
         self._filling = Filling(
             self._sink,
             self._sizing,
             self._fitting,
             self._holdings,
-            schema=self._journal.schema,
+            schema=journal.schema,
             next_number=self._publisher.totals.parts,
             wants=self._encoder.wants,
             start=self._start,
         )
         units = self._units if retrying is None else [unit for unit in self._units if unit.split in retrying.splits]
-        self._arrivals = Arrivals(units, frontier=self._journal.frontier if units else None)
+        self._arrivals = Arrivals(units, frontier=journal.frontier if units else None)
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
         # A commit waits for the disk, and need not keep an encoder from its work.
         self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
         self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
         self._flusher.start()
-        self._mirror = self._home.mirror(self._journal, self._segments, mutex=self._mutex, fail=self._fail)
+        self._mirror = home.mirror(journal, self._segments, mutex=self._mutex, fail=self._fail)
         if self._mirror is not None:
             self._mirror.start()
         self._opened = self._was_opened = True
@@ -245,11 +208,11 @@ class Committer:
 
     def record_splits(self, splits: Iterable[SplitRecord]) -> None:
         """Keep what is known of splits in the journal."""
-        self._journal.record_splits(splits)
+        self.claim.journal.record_splits(splits)
 
     def splits(self) -> list[SplitRecord]:
         """Return the splits that this run and earlier ones recorded."""
-        return self._journal.splits()
+        return self.claim.journal.splits()
 
     def put(self, block: Block) -> None:
         """Take a block, in any order; blocks while parts are encoded more slowly than they fill.
@@ -299,7 +262,7 @@ class Committer:
         if self._done.everything:
             self._stop_threads()
             self._segments.remove_all()
-            self._home.clear_work()
+            self.claim.home.clear_work()
             self._close()
             return
         with self._mutex:
@@ -320,20 +283,20 @@ class Committer:
             self._publisher.widen(self._filling.schema)
         crash_point("finish.before")
         if self.retrying is None:
-            self._journal.finish(hopeless=hopeless)
+            self.claim.journal.finish(hopeless=hopeless)
         else:
             self._publisher.finish_retry()
         crash_point("finish.marked")
         self._segments.remove_all()
-        self._home.clear_work()
+        self.claim.home.clear_work()
         crash_point("finish.cleaned")
         self._close()
 
     def abort(self) -> None:
         """Make durable what is complete, discard what is not, and close; raises nothing."""
         if not self._opened:
-            if self._claimed:
-                self._let_go()
+            if self.claim.taken:
+                self.claim.let_go()
             return
         with self._mutex:
             if self._filling.part is not None and self._filling.part.spent:
@@ -348,8 +311,8 @@ class Committer:
                 self._mirror.sync()
         self._filling.discard()
         with suppress(HeadraceError):
-            if not something_finished(self._home, self._journal):
-                self._home.vanish()
+            if not something_finished(self.claim.home, self.claim.journal):
+                self.claim.home.vanish()
         self._close()
 
     def flush(self) -> None:
@@ -482,19 +445,8 @@ class Committer:
         if self._mirror is not None:
             self._mirror.stop()
 
-    def _let_go(self) -> None:
-        """Give back what was claimed and not opened."""
-        self._claimed = False
-        with suppress(HeadraceError):
-            if not something_finished(self._home, self._journal):
-                self._home.vanish()
-            self._journal.close()
-        self._home.release()
-
     def _close(self) -> None:
         self._stop_threads()
         self._segments.close()
-        with suppress(HeadraceError):
-            self._journal.close()
-        self._home.release()
-        self._opened = self._claimed = False
+        self.claim.close()
+        self._opened = False
