@@ -5,7 +5,6 @@ import json
 import fsspec
 import pyarrow as pa
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from headrace.engine.rereading import reread
 from headrace.errors import NoInputError, SourceError
 from headrace.plan.retry import Retry
 from headrace.records.block import dense_block
+from headrace.sources import storage
 from headrace.sources.storage import unreadable
 
 
@@ -93,25 +93,27 @@ def test_a_file_that_is_gone_does_not_come_back() -> None:
 
 def test_a_run_goes_on_behind_a_broken_connection(tmp_path, monkeypatch) -> None:
     faults: list[str] = []
-    opened = MemoryFileSystem._open
 
-    def breaking(self, path, mode="rb", **options):
-        file = opened(self, path, mode, **options)
-        whole = file.read
+    class Breaking:
+        """A file whose connection breaks behind its beginning."""
 
-        def read(size=-1):
-            if faults and file.tell() > 0:
+        def __init__(self, file):
+            self._file = file
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+        def read(self, size=-1):
+            if faults and self._file.tell() > 0:
                 raise ConnectionResetError(faults.pop())
-            return whole(size)
-
-        file.read = read
-        return file
+            return self._file.read(size)
 
     lines = "".join(json.dumps({"id": i, "text": "x" * 100}) + "\n" for i in range(200_000))
     fsspec.filesystem("memory").pipe_file("/rereading/in.jsonl", lines.encode())
     ds = hr.read_json("memory://rereading/in.jsonl")
     ds.schema()
-    monkeypatch.setattr(MemoryFileSystem, "_open", breaking)
+    whole = storage.opened
+    monkeypatch.setattr(storage, "opened", lambda fs, inner: Breaking(whole(fs, inner)))
     faults += ["reset by peer", "reset by peer"]
     result = ds.write_parquet(tmp_path / "out").run()
     assert (faults, result.rows_written, result.statistics.sources[0].retried) == ([], 200_000, 2)

@@ -23,7 +23,7 @@ from headrace.sources.extents import (
     plan_splits,
     version_of,
 )
-from headrace.sources.storage import byte_ranges, filesystem, is_url, unreadable
+from headrace.sources.storage import byte_ranges, filesystem, is_url, opened, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,7 +207,7 @@ class ParquetSource:
         try:
             if is_url(path):
                 fs, inner = filesystem(path, self.fileset.storage_options)
-                return pq.ParquetFile(fs.open(inner, "rb"), pre_buffer=not paged, **options)
+                return pq.ParquetFile(opened(fs, inner), pre_buffer=not paged, **options)
             return pq.ParquetFile(pa.OSFile(path), **options)
         except pa.ArrowInvalid as error:
             raise SourceError(

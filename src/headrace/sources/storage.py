@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
@@ -88,6 +89,13 @@ def filesystem(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Any
 _whole = Scratch()
 
 
+def opened(fs: Any, inner: str) -> Any:
+    """Open a file of an fsspec file system for whoever reads it alone."""
+    file = fs.open(inner, "rb")
+    # All who open a file of memory:// get one object, with one position.
+    return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else file
+
+
 class ByteStream:
     """The bytes of a file, or of a range of it, decompressed by the file's suffix.
 
@@ -123,7 +131,7 @@ class ByteStream:
     def _open(self) -> Any:
         if is_url(self._path):
             fs, inner = filesystem(self._path, self._options)
-            return pa.PythonFile(fs.open(inner, "rb"), mode="r")
+            return pa.PythonFile(opened(fs, inner), mode="r")
         info = os.stat(self._path)
         if not stat.S_ISREG(info.st_mode):
             return pa.PythonFile(open(self._path, "rb"), mode="r")

@@ -11,7 +11,6 @@ import os
 import random
 import sqlite3
 import stat
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
