@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import replace
 
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.engine import outlet as module
 from headrace.engine.channel import Channel
-from headrace.engine.commit.done import Done
+from headrace.engine.commit.done import Done, joined
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.records.block import Block, Unit, dense_block
 
@@ -69,12 +72,27 @@ def test_what_a_sink_has_is_not_needed() -> None:
     assert [[p.start for p in needed.pieces(b)] for b in rest] == [[], [(2,)], [(0,)]]
 
 
-def test_several_sinks_get_the_whole_block_if_any_of_them_lacks_some() -> None:
+def test_of_several_sinks_what_any_of_them_lacks_is_needed_and_no_more() -> None:
     ahead, behind = Done(frontier=(Unit(1), (2,))), Done(frontier=(Unit(0), (1,)))
     needed = Needed([(ahead, ()), (behind, ())])
     assert needed.unit(Unit(0))
-    assert [(p.start, p.end) for p in needed.pieces(block())] == [((0,), (3,))]
+    assert [(p.start, p.end) for p in needed.pieces(block())] == [((1,), (3,))]
     assert Needed([(ahead, ()), (ahead, ())]).pieces(block()) == []
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4)), max_size=4)
+
+
+@given(st.lists(RANGES, min_size=1, max_size=3))
+def test_rows_are_needed_if_and_only_if_some_sink_lacks_them(have: list[list[tuple[int, int]]]) -> None:
+    whole = block(12)
+    dones = [Done(ranges={Unit(0): joined(((a,), (a + n,)) for a, n in ranges)}) for ranges in have]
+    pieces = Needed([(done, ()) for done in dones]).pieces(whole)
+    needed = [row for piece in pieces for row in piece.ordinal_array().tolist()]
+    lacking = [i for i in range(12) if any(not any(a <= i < a + n for a, n in ranges) for ranges in have)]
+    assert needed == lacking
+    assert [row for piece in pieces for row in piece.batch["x"].to_pylist()] == lacking
+    assert all(left.end < right.start for left, right in itertools.pairwise(pieces))
 
 
 def test_a_sink_behind_a_union_is_asked_under_the_lane_that_the_union_adds() -> None:

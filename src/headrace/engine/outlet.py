@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from headrace.records.block import Block, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.engine.channel import Channel
     from headrace.engine.commit.done import Done
+    from headrace.records.position import Position
 
 
 SMALL_BYTES = 2**16
@@ -42,15 +43,18 @@ class Needed:
         """Return the parts of a block that are needed."""
         if self._views is None:
             return [block]
-        if len(self._views) == 1:
-            done, lane = self._views[0]
-            found = done.missing(replace(block, unit=Unit(block.unit.split, block.unit.lane + lane)))
-            return [replace(piece, unit=block.unit) for piece in found]
-        # Several sinks that lack different parts: each takes what it lacks at its own door.
-        for done, lane in self._views:
-            if done.missing(replace(block, unit=Unit(block.unit.split, block.unit.lane + lane))):
-                return [block]
-        return []
+        # Several sinks may lack different parts: what any of them lacks is made, and each takes its own at its door.
+        gaps: list[tuple[Position, Position]] = []
+        for low, high in sorted((piece.start, piece.end) for piece in self._missing(block)):
+            if gaps and low <= gaps[-1][1]:
+                gaps[-1] = gaps[-1][0], max(high, gaps[-1][1])
+            else:
+                gaps.append((low, high))
+        return [piece for low, high in gaps if (piece := block.clip(low, high)) is not None]
+
+    def _missing(self, block: Block) -> Iterator[Block]:
+        for done, lane in self._views or ():
+            yield from done.missing(replace(block, unit=Unit(block.unit.split, block.unit.lane + lane)))
 
 
 @dataclass(frozen=True, slots=True)
