@@ -63,6 +63,28 @@ BAD = {
         good_with("max_batch_size: 8", "max_batch_size: 0"),
         ["steps[0].infer.max_batch_size", "must be at least 1", "not 0"],
     ),
+    "no time at all": (
+        good_with("max_batch_size: 8", "timeout_secs: 0"),
+        ["steps[0].infer.timeout_secs", "must be more than 0, not 0"],
+    ),
+    "more than all": (
+        GOOD + "run: {max_failed_ratio: 10}\n",
+        ["line 6", "run.max_failed_ratio", "must be at most 1, not 10"],
+    ),
+    "no amount": (GOOD + "run: {memory_limit: -1}\n", ["run.memory_limit: -1 is no number of bytes"]),
+    "amount of another kind": (
+        GOOD + "run: {disk_limit: [1]}\n",
+        ["run.disk_limit: must be bytes, or text such as 4GB"],
+    ),
+    "inside a cache": (
+        good_with("max_batch_size: 8", "cache: {pth: kept}"),
+        ["steps[0].infer.cache.pth", "did you mean 'path'?"],
+    ),
+    "no cache": (good_with("max_batch_size: 8", "cache: 5"), ["steps[0].infer.cache: must be a mapping, not 5"]),
+    "inside a retry": (
+        good_with("max_batch_size: 8", "retry: {atempts: 3}"),
+        ["steps[0].infer.retry.atempts", "did you mean 'attempts'?"],
+    ),
     "given twice": (GOOD + "sink: {type: csv, path: out2}\n", ["line 6", "'sink' is given twice", "line 4"]),
     "handler": (good_with("steps:Upper", "steps:Uper"), ["'Uper'", "did you mean 'Upper'?"]),
     "handler's module": (good_with("steps:Upper", "stepz:Upper"), ["'stepz'", "did you mean 'steps'?"]),

@@ -86,7 +86,7 @@ def _inference_options(step: InferStep) -> dict[str, Any]:
         if ":" in options.get(name, ""):
             options[name] = load_function(options[name])
     if (cache := options.get("cache")) is not None:
-        options["cache"] = PredictionCache(**({"path": cache} if isinstance(cache, str) else cache.options()))
+        options["cache"] = PredictionCache(**cache.options())
     return options
 
 

@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     WithJsonSchema,
     model_validator,
 )
@@ -52,9 +53,15 @@ def _check_handler(reference: str) -> str:
     return _told(check_handler_name, reference)
 
 
-def _check_bytes(amount: str | int) -> str | int:
+def _check_bytes(amount: Any) -> str | int:
+    if not isinstance(amount, str | int):
+        raise ValueError(f"must be bytes, or text such as 4GB, not {amount!r}")
     nbytes_of(amount)
     return amount
+
+
+def _as_folder(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
 
 
 def _told(check: Any, reference: str) -> str:
@@ -81,7 +88,9 @@ Handler: TypeAlias = Annotated[str, AfterValidator(_check_handler)]
 OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
 Bytes: TypeAlias = Annotated[
-    str | Positive, AfterValidator(_check_bytes), Field(description="bytes, or text such as 4GB")
+    str | int,
+    PlainValidator(_check_bytes, json_schema_input_type=str | Positive),
+    Field(description="bytes, or text such as 4GB"),
 ]
 
 
@@ -168,6 +177,10 @@ class CacheSpec(SpecModel):
     max_bytes: Bytes | None = None
 
 
+Cache: TypeAlias = Annotated[CacheSpec, BeforeValidator(_as_folder, json_schema_input_type=str | CacheSpec)]
+"""A folder, or a mapping."""
+
+
 class RetrySpec(SpecModel):
     """Calls made again where they fail."""
 
@@ -203,7 +216,7 @@ class InferStep(SpecModel):
     accelerator: str | None = None
     min_ram: str | None = None
     durability: Literal["range", "row"] | None = None
-    cache: str | CacheSpec | None = None
+    cache: Cache | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
     timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

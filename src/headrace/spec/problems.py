@@ -118,11 +118,17 @@ _KINDS = {
     "too_short": "a list that is long enough",
     "too_long": "a shorter list",
 }
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+}
 
 
 def _allowed(kind: str, context: Mapping[str, Any]) -> str:
-    if kind == "greater_than_equal":
-        return f"at least {context['ge']:g}"
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        return f"{words} {context[bound]:g}"
     if kind == "too_short" and "min_length" in context:
         return f"a list of at least {context['min_length']}"
     if kind == "too_long" and "max_length" in context:
