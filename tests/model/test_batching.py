@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.model.batch import Batch
 from headrace.model.batching import LINGER_SECS, Batcher
+from headrace.model.learnt import Learnt
 from headrace.plan.nodes import BatchLimits
 
 
@@ -200,3 +201,14 @@ def test_late_rows_do_not_wait_where_latency_is_short() -> None:
     batcher.add(0, 3, 100.0)
     assert batcher.wait_until(100.0) == 100.0
     assert runs_of(batcher.take(100.0)) == [(0, 0, 1)]
+
+
+def test_what_was_learnt_is_where_a_later_batcher_begins() -> None:
+    first = Batcher(BatchLimits())
+    for weight in (64, 256, 1024):
+        first.observe(weight, 0.01 + 0.0001 * weight)
+    first.exhausted(3000)
+    second = Batcher(BatchLimits(), learnt=Learnt.from_json(first.learnt().to_json()))
+    assert second.target_rows == first.target_rows > 1024
+    assert second.learnt() == first.learnt()
+    assert Batcher(BatchLimits(), learnt=Batcher(BatchLimits()).learnt()).target_rows == 64

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from math import log2
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
     from headrace.engine.gathering import Gathering
+    from headrace.engine.notes import Notes
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
     from headrace.engine.processes.crew import Crew, Member
@@ -50,6 +52,9 @@ JOINED_BYTES = 256 * 2**10
 """Answered pieces of at most this size are joined; larger ones are not worth a copy."""
 EMIT_SECS = 0.05
 """Answers are sent on at least this often, so that what is finished is soon durable, but not row by row."""
+
+NOTE_SECS = 1.0
+"""Sizes are noted for a later run at most this often, and not in jobs that are shorter."""
 
 
 @dataclass(slots=True)
@@ -99,6 +104,7 @@ class ModelStage(StageRun):
         make_process: Callable[[str, Crew], SupervisedReplica] | None,
         make_steps: Callable[[], Task],
         scales: Scales,
+        notes: Notes,
         recall: Recall | Gathering | None = None,
     ) -> None:
         """`recall` takes answers that come out of order, as they do where rows are sorted; None: none do."""
@@ -107,7 +113,8 @@ class ModelStage(StageRun):
         self._inbox_bytes = inbox_bytes
         """The inbox's budget once the model is there."""
         self._scales = scales
-        self._batcher = Batcher(node.spec.limits, padded=scales.padded)
+        self._batcher = Batcher(node.spec.limits, padded=scales.padded, learnt=notes.read())
+        self._notes, self._noted, self._note_after = notes, 0, time.monotonic() + NOTE_SECS
         self._admission = threading.Lock()
         self._observed: deque[tuple[float, float | None]] = deque()
         """Weights of batches with the seconds taken, None where memory ran out; for whoever asks the batcher next."""
@@ -164,12 +171,7 @@ class ModelStage(StageRun):
         try:
             while member is None or not member.dismissed():
                 now = time.monotonic()
-                while self._observed:
-                    weight, seconds = self._observed.popleft()
-                    if seconds is None:
-                        self._batcher.exhausted(weight)
-                    else:
-                        self._batcher.observe(weight, seconds)
+                self._learn(now)
                 flush = self._ended or self._full_in_front()
                 if not flush and self._batcher.has_room and self._admit(clock, outgoing, 0.0):
                     continue
@@ -182,6 +184,21 @@ class ModelStage(StageRun):
             return None
         finally:
             self._admission.release()
+
+    def _learn(self, now: float) -> None:
+        """Tell the batcher what batches have cost, and note it where sizes change for that."""
+        if not self._observed:
+            return
+        while self._observed:
+            weight, seconds = self._observed.popleft()
+            if seconds is None:
+                self._batcher.exhausted(weight)
+            else:
+                self._batcher.observe(weight, seconds)
+        size = round(2 * log2(self._batcher.target_rows or 1))
+        if size != self._noted and now >= self._note_after:
+            self._noted, self._note_after = size, now + NOTE_SECS
+            self._notes.write(self._batcher.learnt())
 
     def _full_in_front(self) -> bool:
         """Whether no more rows can come before some of those that are here go on."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.engine.channel import Channel, Gate
 from headrace.engine.gathering import Gathering
 from headrace.engine.model_stage import ModelStage
+from headrace.engine.notes import Notes
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.engine.budget import Budget
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
+    from headrace.engine.commit.journal import Journal
     from headrace.engine.commit.retrying import Retrying
     from headrace.engine.memories import Memories
     from headrace.engine.memory import MemoryWatch
@@ -240,8 +242,13 @@ class Wiring:
             else None,
             make_steps=self._steps(stage),
             scales=scales,
+            notes=Notes(self._journals_behind(head), name, head.spec),
             recall=recall,
         )
+
+    def _journals_behind(self, node: AnyNode) -> list[Journal]:
+        outputs = [o for o in self._plan.outputs if isinstance(o, Write) and node in nodes_behind(self._plan, o)]
+        return [self._committers[id(output)].claim.journal for output in outputs]
 
     def _ordered(self, stage: Stage, outlet: Outlet, inbox: Channel, head: Limit | Shuffle) -> StageRun:
         common: dict[str, Any] = {

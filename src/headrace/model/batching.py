@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.model.bounds import Bounds
 from headrace.model.ceiling import Ceiling
 from headrace.model.cost import CostModel
+from headrace.model.learnt import Learnt
 from headrace.model.line import Line
 from headrace.model.window import Window
 
@@ -55,17 +56,17 @@ class Batcher:
         limits: BatchLimits,
         *,
         padded: bool = False,
-        cost: CostModel | None = None,
-        ceiling: Ceiling | None = None,
+        learnt: Learnt | None = None,
     ) -> None:
-        """`cost` and `ceiling` are what earlier runs have learnt."""
+        """`learnt` is what an earlier run has learnt of such batches."""
         self._min_rows = max(1, limits.min_batch_size)
         self._max_rows: float = inf if limits.max_batch_size is None else limits.max_batch_size
         self._max_wait_secs = limits.max_batch_duration_secs
         self._latency_secs = limits.target_latency_secs
         self._max_weight = inf if limits.max_batch_weight is None else limits.max_batch_weight
-        self._cost = CostModel() if cost is None else cost
-        self._ceiling = Ceiling() if ceiling is None else ceiling
+        known = learnt or Learnt()
+        self._cost = CostModel(known.costs)
+        self._ceiling = Ceiling(known.fits, known.bursts, known.burst_once)
         self._waiting = Window(max_rows=limits.sort_window_rows) if padded else Line()
         self._last_arrival = -inf
         self._batches, self._cut_weight, self._cut_real_weight = 0, 0.0, 0.0
@@ -111,6 +112,11 @@ class Batcher:
     def exhausted(self, weight: float) -> None:
         """Tell that memory ran out in a call of this weight."""
         self._ceiling.exhausted(weight)
+
+    def learnt(self) -> Learnt:
+        """Return what a later run may begin with."""
+        fits, bursts, burst_once = self._ceiling.known()
+        return Learnt(costs=tuple(self._cost.points()), fits=fits, bursts=bursts, burst_once=burst_once)
 
     @property
     def waiting_rows(self) -> int:

@@ -26,10 +26,10 @@ class Ceiling:
     512.0
     """
 
-    def __init__(self) -> None:
-        self._fits = 0.0
-        self._bursts = inf
-        self._burst_once = inf
+    def __init__(self, fits: float = 0.0, bursts: float = inf, burst_once: float = inf) -> None:
+        """Begin with what is known: the heaviest that fits, the lightest that does not, and did not once."""
+        self._fits, self._bursts = fits, bursts
+        self._burst_once = burst_once
         """What was too much before it was tried again."""
         self._patience = PATIENCE
         self._waited = 0
@@ -42,6 +42,10 @@ class Ceiling:
         if not self._fits:
             return self._bursts / 2
         return self._fits if self._bursts <= CLOSE * self._fits else sqrt(self._fits * self._bursts)
+
+    def known(self) -> tuple[float, float, float]:
+        """Return what a ceiling like this begins with."""
+        return self._fits, self._bursts, self._burst_once
 
     def answered(self, weight: float) -> None:
         """Note that a batch was answered whole."""

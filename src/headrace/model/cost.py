@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from math import frexp, inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 START_ROWS = 64
 GROWTH = 4
@@ -38,10 +42,17 @@ class CostModel:
     256
     """
 
-    def __init__(self) -> None:
+    def __init__(self, points: Iterable[tuple[float, float]] = ()) -> None:
+        """`points` are weights with their seconds, seen before."""
         # One entry a size class (power of two): the last few (weight, seconds). A median in each class keeps the slow
         # first calls of a model (lazy initialisation, caches) out of the line.
         self._classes: dict[int, deque[tuple[float, float]]] = {}
+        for weight, seconds in points:
+            self.observe(weight, seconds)
+
+    def points(self) -> list[tuple[float, float]]:
+        """Return what is known, a weight and its seconds for each size class."""
+        return [_typical(seen) for seen in self._classes.values()]
 
     def observe(self, weight: float, seconds: float) -> None:
         """Take note of one batch that was answered whole."""
@@ -91,7 +102,7 @@ class CostModel:
         """Return the line through what was seen, None before anything was."""
         if not self._classes:
             return None
-        fixed, per_weight = _line([_typical(seen) for seen in self._classes.values()])
+        fixed, per_weight = _line(self.points())
         return Cost(fixed_secs=fixed + ENGINE_SECS, per_weight_secs=per_weight)
 
     def _heaviest(self) -> float:
