@@ -44,6 +44,8 @@ class ChaosJob:
     """How long the model, or the row function, takes."""
     child: str
     """What the processes beside the main one are."""
+    patience_secs: float = 2.0
+    """Finished work as old as this must be safe: rows are flushed after 0.1 s, at the latest after 1 s."""
 
     @property
     def source(self) -> Path:
@@ -53,7 +55,7 @@ class ChaosJob:
     def write_input(self) -> None:
         """Write the input, once."""
         write_churn_model(DATA / "churn.pkl")
-        if self.name != "json-rows":
+        if not self._reads_json:
             write_customers(self.source, rows=self.rows, files=FILES)
             return
         if self.source.exists():
@@ -73,7 +75,7 @@ class ChaosJob:
     def outputs(self) -> list[Output]:
         """Return what must come out."""
         ids = range(self.rows)
-        if self.name == "json-rows":
+        if self._reads_json:
             return [Output(folder="", answer="answer", expected={i: 3 * i for i in ids})]
         scores = self._scores()
         if self.name == "csv-model":
@@ -85,6 +87,10 @@ class ChaosJob:
             Output(folder="good", answer="score", expected={i: s for i, s in good.items() if s > 0.5}),
             Output(folder="all/_dead_letters", answer=None, expected=bad),
         ]
+
+    @property
+    def _reads_json(self) -> bool:
+        return self.name in ("json-rows", "paid-rows")
 
     def _scores(self) -> dict[int, float]:
         model = pickle.loads((DATA / "churn.pkl").read_bytes())

@@ -38,6 +38,28 @@ class Slow:
             return {**row, "answer": 3 * row["customer_id"]}
 
 
+class Paid(hr.ModelHandler):
+    """A model whose every answer costs money, and is noted."""
+
+    def __init__(self, calls: str, secs_a_row: float) -> None:
+        self.calls, self.secs_a_row = calls, secs_a_row
+
+    def load_model(self) -> None:
+        """Load nothing."""
+
+    def run_inference(self, batch: Any, model: None) -> Any:
+        ids = [row["customer_id"] for row in batch]
+        with noted(self.calls, ids):
+            time.sleep(self.secs_a_row * len(ids))
+            return [3 * i for i in ids]
+
+
+def behind(row: dict[str, Any]) -> dict[str, Any]:
+    """Hold rows up behind the model, so that many of its answers wait."""
+    time.sleep(0.004)
+    return row
+
+
 def picky(row: dict[str, Any]) -> dict[str, Any]:
     """Fail at times; later rows bring a column that the first ones do not have, and come in a block of their own."""
     time.sleep(0.0003)
@@ -51,8 +73,14 @@ def main() -> None:
     """Run the job to its end, or to ours."""
     name, source, model, out, calls, secs_a_row, rows_a_part = sys.argv[1:]
     noting, parts = (calls, float(secs_a_row)), {"rows_per_part": int(rows_a_part)}
+    rows = hr.read_json(f"{source}/*.jsonl")
+    if name == "paid-rows":
+        paid = rows.run_inference(
+            Paid(*noting), output="answer", isolation="process", max_batch_size=20, durability="row"
+        )
+        paid.map(behind).write_json(out, **parts).run()
+        return
     if name == "json-rows":
-        rows = hr.read_json(f"{source}/*.jsonl")
         rows.map(Slow, args=noting, isolation="process", concurrency=2).write_json(out, **parts).run()
         return
     customers = hr.read_csv(f"{source}/*.csv")

@@ -57,7 +57,9 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("name", "child"), [("csv-model", "host"), ("json-rows", "worker"), ("two-sinks", "child")])
+@pytest.mark.parametrize(
+    ("name", "child"), [("csv-model", "host"), ("json-rows", "worker"), ("two-sinks", "child"), ("paid-rows", "host")]
+)
 def test_a_little_chaos(name, child, data):
     job = ChaosJob(name=name, rows=480, secs_a_row=0.004, child=child)
     job.write_input()
