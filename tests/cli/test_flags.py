@@ -15,6 +15,7 @@ from headrace.errors import AnswerError
         ("name those to take with inputs=", "name those to take with --inputs"),
         ('such as output="prediction"', "such as --output-column prediction"),
         ("pass cache=PredictionCache(…), for durability='row'", "pass --cache FOLDER, for --durability row"),
+        ("memory_limit is 1.0 MB, but", "--memory-limit is 1.0 MB, but"),
         ("leave cache= and durability= out", "leave --cache and --durability out"),
         ("nothing to put in other words: a == b", "nothing to put in other words: a == b"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.cli.main import main
 
 PIPELINE = """
@@ -66,6 +67,9 @@ def test_where_the_command_is_not_known_or_all_has_moved_it_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["retry", "nowhere"]) == 2
+    assert "nowhere: there is nothing to retry, since no job has written here" in capsys.readouterr().err
+    hr.from_items([{"id": 1}]).write_json("by-python").run()
+    assert main(["retry", "by-python"]) == 2
     assert "which command made it is not known; give the command that made it once more, with --retry-failed" in (
         capsys.readouterr().err
     )

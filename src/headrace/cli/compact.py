@@ -26,7 +26,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Merge the parts of OUT, in the order of the input.")
 @click.argument("folder", metavar="OUT")
 @click.option("--target-part-bytes", type=click.IntRange(min=1), metavar="BYTES",
               help="Size of a part's file (about 128 MB, if not given).")  # fmt: skip

@@ -15,6 +15,7 @@ _WORDS = (
     (r"\bon_error='(\w+)'", r"--on-error \1"),
     (r"\bmemory_limit='(\w+)'", r"--memory-limit \1"),
     (r"\b(larger) (memory|disk)_limit\b", r"\1 --\2-limit"),
+    (r"\bmemory_limit is\b", "--memory-limit is"),
     (r"\bdtypes=\{'(\w+)': '(\w+)'\}", r"--dtype \1=\2"),
     (r"\b(delimiter|encoding|type_conflicts)='([^']+)'", r"""--read '\1="\2"'"""),
     (r"\b(column_names)=\[(…)\]", r"--read '\1=[\2]'"),

@@ -42,6 +42,7 @@ Examples:
   headrace run pipeline.yaml --set sink.path=elsewhere/
   headrace status out/
   headrace retry out/
+  headrace compact out/
 """
 
 

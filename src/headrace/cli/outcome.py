@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +29,9 @@ MENDED_BY_THE_CALLER = (
     errors.ResumeError,
 )
 """Errors that are found before anything runs."""
+
+PYTHON_BESIDE_FLAG = re.compile(r'\b\w+="\w+" \((--[^)]+)\)')
+"""Advice for both kinds of caller, such as `if_exists="overwrite" (--overwrite)`."""
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
@@ -85,13 +89,15 @@ def message_of(error: BaseException) -> str:
 
     >>> print(message_of(errors.NoInputError("data/*.csv matches no file")))
     Error: data/*.csv matches no file
+    >>> print(message_of(errors.ResumeError('to start afresh pass if_exists="overwrite" (--overwrite)')))
+    Error: to start afresh pass --overwrite
     """
     if isinstance(error, errors.RunInterrupted):
         return str(error)
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "interrupted"
     if isinstance(error, errors.HeadraceError):
-        return f"Error: {error}"
+        return "Error: " + PYTHON_BESIDE_FLAG.sub(r"\1", str(error))
     return (
         f"Error: {type(error).__name__}: {error}\nThis is a mistake in Headrace; --debug shows where. Please report it."
     )

@@ -46,6 +46,8 @@ def recall(output: str) -> list[str]:
     """
     advice = "give the command that made it once more, with --retry-failed"
     home = _home(output)
+    if home is not None and not os.path.isdir(home):
+        raise ResumeError(f"{output}: there is nothing to retry, since no job has written here")
     note = _read(os.path.join(home, FILE)) if home is not None else None
     if home is None or note is None:
         raise ResumeError(f"{output}: which command made it is not known; {advice} (in Python: job.retry())")

@@ -43,8 +43,19 @@ def limited(command: FunctionT) -> FunctionT:
     """Add --memory-limit and --disk-limit to a command."""
     memory = "What the run may use with its workers, such as 4GB (60 % of what there is, if not given)."
     disk = "What finished rows may take on the disk while they wait for earlier ones, such as 20GB."
-    command = click.option("--disk-limit", metavar="SIZE", help=disk)(command)
-    return click.option("--memory-limit", metavar="SIZE", help=memory)(command)
+    command = click.option("--disk-limit", metavar="SIZE", callback=_size, help=disk)(command)
+    return click.option("--memory-limit", metavar="SIZE", callback=_size, help=memory)(command)
+
+
+def _size(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    from headrace.metrics.quantities import nbytes_of
+
+    if value is not None:
+        try:
+            nbytes_of(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, option) from error
+    return value
 
 
 @contextmanager

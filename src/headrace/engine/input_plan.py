@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.engine.inputs import InputChanges, SettledInput, progress_over, refuse, settle
+from headrace.engine.inputs import InputChanges, SettledInput, progress_over, refuse, refuse_retry, settle
 from headrace.plan.graph import UnitMap, nodes_behind
 from headrace.plan.nodes import Read, Shuffle, Write
 from headrace.sources.arranged import as_listed, files_of
@@ -131,7 +131,7 @@ class InputPlan:
         affected = {known[i].number for i in settled.affected}
         needed = {split for committer in self._behind[id(read)] for split in committer.claim.failed_splits()}
         if needed & affected or (settled.changes.spoils and not settled.affected):
-            raise self._refuse(read, settled.changes, "", may_continue=False)
+            raise refuse_retry(settled.changes, output=self._behind[id(read)][0].name)
         self.closed |= affected
         return []
 

@@ -102,6 +102,16 @@ def refuse(
     )
 
 
+def refuse_retry(changes: InputChanges, *, output: str) -> ResumeError:
+    """Make the error of a retry whose rows can no longer be read as they were."""
+    return ResumeError(
+        f"failed rows of {output} cannot be run again, since their input is not what it was: {changes.told()}."
+        " Put it back as it was; or run the job itself once more, without a retry and with"
+        ' on_change="continue_new_input" (--on-change continue-new-input) or'
+        ' on_change="restart" (--on-change restart)'
+    )
+
+
 def _same(source: Source, recorded: Sequence[SplitRecord], splits: Sequence[Split]) -> bool:
     return len(recorded) == len(splits) and all(
         not record.closed and record.label == split.label and record.version == source.version(split)
