@@ -113,3 +113,26 @@ def test_allocations_that_really_fail_are_survived(tmp_path) -> None:
     result = ds.write_json(tmp_path / "out").run()
     assert result.report().balance().written == 500
     assert model_of(result).out_of_memory >= 1
+
+
+@pytest.mark.heavy
+def test_a_device_that_runs_out_of_memory_is_survived(tmp_path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device here")
+
+    class Large(hr.ModelHandler):
+        def load_model(self):
+            total = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, 2**32 / total))
+
+        def run_inference(self, batch, model):
+            scratch = torch.zeros((len(batch), 2**26), device="cuda")  # 256 MB a row, of 4 GB
+            return scratch[:, 0].cpu().numpy() + batch
+
+        def unload(self, model):
+            torch.cuda.set_per_process_memory_fraction(1.0)
+
+    result = hr.range(200).run_inference(Large(), inputs="id", version="1").write_json(tmp_path / "out").run()
+    assert result.report().balance().written == 200
+    assert model_of(result).out_of_memory >= 1

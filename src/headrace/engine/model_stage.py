@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.failing import placed, where
-from headrace.engine.join import joined
+from headrace.engine.outgoing import Outgoing
 from headrace.engine.predict import batch_of, exhausted_in, model_columns
 from headrace.engine.recall import Recall
 from headrace.engine.stage_run import LOOK_SECS, StageRun
@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
-
-JOINED_BYTES = 256 * 2**10
-"""Answered pieces of at most this size are joined; larger ones are not worth a copy."""
-EMIT_SECS = 0.05
-"""Answers are sent on at least this often, so that what is finished is soon durable, but not row by row."""
 
 NOTE_SECS = 1.0
 """Sizes are noted for a later run at most this often, and not in jobs that are shorter."""
@@ -145,7 +140,7 @@ class ModelStage(StageRun):
         steps, task = self._make_steps(), None
         with self._lock:
             self._tasks.append(steps)
-        outgoing = _Outgoing(self, steps, clock)
+        outgoing = Outgoing(self, steps, clock)
         try:
             steps.open()
             while (batch := self._next(clock, outgoing, member)) is not None:
@@ -160,7 +155,7 @@ class ModelStage(StageRun):
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _next(self, clock: StageClock, outgoing: _Outgoing, member: Member | None) -> _Cut | None:
+    def _next(self, clock: StageClock, outgoing: Outgoing, member: Member | None) -> _Cut | None:
         """Return the next batch; None where there is none for this replica. One replica at a time waits for rows."""
         if not self._admission.acquire(blocking=False):
             outgoing.flush()
@@ -216,7 +211,7 @@ class ModelStage(StageRun):
             timeout = longest_secs if timeout is None else min(timeout, longest_secs)
         return timeout
 
-    def _admit(self, clock: StageClock, outgoing: _Outgoing, timeout_secs: float | None) -> bool:
+    def _admit(self, clock: StageClock, outgoing: Outgoing, timeout_secs: float | None) -> bool:
         """Take one block in, or note that there are no more; say whether either came in time."""
         try:
             self._take_in(self.receive(clock, timeout_secs), outgoing)
@@ -227,7 +222,7 @@ class ModelStage(StageRun):
                 self.inbox.discard()
         return True
 
-    def _take_in(self, block: Block | None, outgoing: _Outgoing) -> None:
+    def _take_in(self, block: Block | None, outgoing: Outgoing) -> None:
         if block is None:
             self._ended = True
             return
@@ -310,7 +305,7 @@ class ModelStage(StageRun):
         elif last:
             self._task.close()
 
-    def _answer(self, task: Task, cut: _Cut, outgoing: _Outgoing) -> None:
+    def _answer(self, task: Task, cut: _Cut, outgoing: Outgoing) -> None:
         """Run one batch and send its rows on."""
         shares = cut.shares
         batch = batch_of([share.piece.batch for share in shares], self._node.spec)
@@ -412,35 +407,6 @@ def _cut_off(opened: _Open, rows: range | NDArray[np.int64]) -> Block:
     return opened.pieces.piece(block.batch.slice(first, last - first), ordinals, (), before=last)
 
 
-class _Outgoing:
-    """One replica's answered pieces on their way out: small neighbours are joined for a moment."""
-
-    def __init__(self, stage: ModelStage, steps: Task, clock: StageClock) -> None:
-        self._stage, self._steps, self._clock = stage, steps, clock
-        self._waiting: list[Block] = []
-        self._since = 0.0
-
-    def add(self, piece: Block) -> None:
-        """Take a piece; send what waits when it is not its neighbour or has waited long enough."""
-        large = piece.nbytes > JOINED_BYTES
-        if self._waiting and (large or not _adjacent(self._waiting[-1], piece)):
-            self.flush()
-        if not self._waiting:
-            self._since = time.perf_counter()
-        self._waiting.append(piece)
-        waited = time.perf_counter() - self._since
-        if large or self._stage.outlet.settles or waited >= EMIT_SECS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what waits."""
-        if not self._waiting:
-            return
-        block, self._waiting = joined(self._waiting), []
-        for out in self._steps.process(block):
-            self._stage.emit(out, self._clock)
-
-
 def _with_answers(
     piece: Block,
     kept: NDArray[np.int64] | None,
@@ -455,7 +421,3 @@ def _with_answers(
         rows = with_column(rows, name, column)
     placed_failures = [placed(failure, piece, row) for row, failure in failures.items()]
     return piece.derive(rows, kept, placed_failures, errors=errors)
-
-
-def _adjacent(left: Block, right: Block) -> bool:
-    return left.unit == right.unit and left.end == right.start and left.batch.schema.equals(right.batch.schema)
