@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.dataset.batch_limits import WEIGHT_COLUMN
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError, RowError
 from headrace.model.cache import PredictionCache
 from headrace.plan.columns import Drop
-from headrace.plan.nodes import BatchLimits, InferenceSpec, MapBatches, Node, RunInference
+from headrace.plan.nodes import InferenceSpec, MapBatches, Node, RunInference
 from headrace.plan.retry import Retry
 from headrace.plan.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.plan.nodes import BatchLimits
+
 INPUT_COLUMN = "__input"
 """Column that carries what `preprocess` made, from the CPU step to the model."""
-WEIGHT_COLUMN = "__weight"
-"""Column that carries what `length_fn` or `weight_fn` returned."""
 
 
 class Chain:
@@ -47,15 +48,8 @@ def build_inference(
     inference_args: Mapping[str, Any],
     preprocess: Any,
     postprocess: Any,
-    batch_size: int | None,
-    min_batch_size: int | None,
-    max_batch_size: int | None,
-    max_batch_duration_secs: float | None,
-    max_batch_weight: float | None,
-    length_fn: Any,
-    weight_fn: Any,
-    sort_window_rows: int,
-    target_latency_secs: float | None,
+    limits: BatchLimits,
+    weigh: Callable[..., Any] | None,
     concurrency: int,
     isolation: Any,
     on_error: Any,
@@ -67,7 +61,7 @@ def build_inference(
     version: str | None,
     name: str | None,
 ) -> Node:
-    """Return the node at the end of the composition."""
+    """Return the node at the end of the composition; `weigh` fills the column that `limits` names."""
     label = step_name(name, "run_inference")
     if isolation not in ("auto", "thread", "process"):
         raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
@@ -85,9 +79,8 @@ def build_inference(
         inputs = INPUT_COLUMN
     if inputs is not None and not isinstance(inputs, (str, dict)):
         inputs = tuple(inputs)
-    weight = _weight_of(length_fn, weight_fn)
-    if callable(weight):
-        chain = Chain([weight], inputs if isinstance(inputs, str) else None)
+    if weigh is not None:
+        chain = Chain([weigh], inputs if isinstance(inputs, str) else None)
         node = _add_column(node, WEIGHT_COLUMN, chain, _suffixed(label, "/weigh"), on_error, advisory=True)
     node = RunInference(
         name=label,
@@ -98,15 +91,7 @@ def build_inference(
             output=output if isinstance(output, str) else dict(output),
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
-            limits=BatchLimits(
-                **_sizes(batch_size, min_batch_size, max_batch_size),
-                max_batch_duration_secs=_at_least(0, "max_batch_duration_secs", max_batch_duration_secs),
-                max_batch_weight=_at_least(0, "max_batch_weight", max_batch_weight),
-                weight_column=WEIGHT_COLUMN if callable(weight) else weight,
-                padded=length_fn is not None,
-                sort_window_rows=_at_least(1, "sort_window_rows", sort_window_rows),
-                target_latency_secs=_at_least(0, "target_latency_secs", target_latency_secs),
-            ),
+            limits=limits,
             retry=retry,
             timeout_secs=timeout_secs,
             version=version,
@@ -119,12 +104,9 @@ def build_inference(
         cache=cache,
     )
     if before:
-        step = Step(name=_suffixed(label, "/drop_input"), kind="columns", function=Drop((INPUT_COLUMN,)))
-        node = MapBatches(upstream=node, step=step)
-    if callable(weight):
-        drop = Drop((WEIGHT_COLUMN,))
-        step = Step(name=_suffixed(label, "/drop_weight"), kind="columns", function=drop, advisory=True)
-        node = MapBatches(upstream=node, step=step)
+        node = _drop(node, INPUT_COLUMN, _suffixed(label, "/drop_input"))
+    if weigh is not None:
+        node = _drop(node, WEIGHT_COLUMN, _suffixed(label, "/drop_weight"), advisory=True)
     if after:
         if not isinstance(output, str):
             raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
@@ -147,37 +129,6 @@ def _check_memory(durability: Any, cache: Any) -> None:
         raise PlanError(f"cache is {cache!r}; pass headrace.PredictionCache('a/folder')")
 
 
-def _sizes(batch_size: int | None, min_batch_size: int | None, max_batch_size: int | None) -> dict[str, Any]:
-    if batch_size is not None:
-        if min_batch_size is not None or max_batch_size is not None:
-            raise PlanError("batch_size fixes the size; leave min_batch_size and max_batch_size out, or batch_size")
-        min_batch_size = max_batch_size = batch_size
-    for key, value in (("min_batch_size", min_batch_size), ("max_batch_size", max_batch_size)):
-        if value is not None and value < 1:
-            raise PlanError(f"{key} is {value}; it is a number of rows, at least 1")
-    if min_batch_size is not None and max_batch_size is not None and min_batch_size > max_batch_size:
-        raise PlanError(f"min_batch_size {min_batch_size} is more than max_batch_size {max_batch_size}")
-    return {"min_batch_size": min_batch_size or 1, "max_batch_size": max_batch_size}
-
-
-def _at_least(lowest: int, key: str, value: Any) -> Any:
-    if value is not None and not (isinstance(value, (int, float)) and value >= lowest):
-        raise PlanError(f"{key} is {value!r}; it is a number{' of seconds' * key.endswith('_secs')}, at least {lowest}")
-    return value
-
-
-def _weight_of(length_fn: Any, weight_fn: Any) -> Any:
-    """Return the one of the two that is given, a column's name or a function."""
-    if length_fn is not None and weight_fn is not None:
-        raise PlanError("length_fn is for rows that are padded, weight_fn for weights that add up; pass one of them")
-    for key, value in (("length_fn", length_fn), ("weight_fn", weight_fn)):
-        if value is not None:
-            if not (isinstance(value, str) or callable(value)):
-                raise PlanError(f"{key} is {value!r}; pass the name of a column, or a function that returns a number")
-            return value
-    return None
-
-
 def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any, *, advisory: bool = False) -> Node:
     step = Step(
         name=name,
@@ -188,6 +139,10 @@ def _add_column(node: Node, column: str, function: Chain, name: str, on_error: A
         advisory=advisory,
     )
     return MapBatches(upstream=node, step=step, isolation="auto")
+
+
+def _drop(node: Node, column: str, name: str, *, advisory: bool = False) -> Node:
+    return MapBatches(upstream=node, step=Step(name=name, kind="columns", function=Drop((column,)), advisory=advisory))
 
 
 def _functions(what: str, given: Any) -> list[Callable[..., Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Self
 
+from headrace.dataset.batch_limits import batch_limits
 from headrace.dataset.inference import build_inference, check_patience
 from headrace.dataset.scope import composite, named_after, step_name
 from headrace.errors import PlanError
@@ -314,15 +315,7 @@ class Transforms:
         >>> hr.range(2).run_inference(double, inputs="id", model_id_column=None).take(2)
         [{'id': 0, 'prediction': 0}, {'id': 1, 'prediction': 2}]
         """
-        node = build_inference(
-            self.node,
-            handler,
-            inputs=inputs,
-            output=output,
-            model_id_column=model_id_column,
-            inference_args=inference_args or {},
-            preprocess=preprocess,
-            postprocess=postprocess,
+        limits = batch_limits(
             batch_size=batch_size,
             min_batch_size=min_batch_size,
             max_batch_size=max_batch_size,
@@ -332,6 +325,18 @@ class Transforms:
             weight_fn=weight_fn,
             sort_window_rows=sort_window_rows,
             target_latency_secs=target_latency_secs,
+        )
+        node = build_inference(
+            self.node,
+            handler,
+            inputs=inputs,
+            output=output,
+            model_id_column=model_id_column,
+            inference_args=inference_args or {},
+            preprocess=preprocess,
+            postprocess=postprocess,
+            limits=limits,
+            weigh=next((fn for fn in (length_fn, weight_fn) if callable(fn)), None),
             concurrency=concurrency,
             isolation=isolation,
             on_error=on_error,
