@@ -99,3 +99,9 @@ def test_a_model_may_be_mended_too() -> None:
     sys.modules.pop("retry_model")
     assert main(["retry", "out", "-q"]) == 0
     assert ids() == list(range(30))
+
+
+@pytest.mark.parametrize("given", ["in.jsonl", "nowhere"])
+def test_what_is_no_output_is_told(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["retry", given]) == 2
+    assert f"{given}: which command made it is not known" in capsys.readouterr().err

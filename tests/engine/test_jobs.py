@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import RunError, StageError, TooManyFailuresError
+from headrace.errors import PlanError, RunError, StageError, TooManyFailuresError
 
 
 def lines(folder):
@@ -250,3 +250,10 @@ def test_a_limit_is_reached_also_where_failed_rows_are_set_aside_later(tmp_path)
         job({50}).run()
     job({50}).run(on_error="dead_letter")
     assert [r["id"] for r in lines(tmp_path / "out")] == [i for i in range(101) if i != 50]
+
+
+@pytest.mark.parametrize("wrong", [{"num_cpus": 0}, {"stall_warning_secs": 0}, {"stall_warning_secs": float("nan")}])
+def test_options_that_make_no_sense_are_told_before_anything_is_written(wrong, tmp_path) -> None:
+    with pytest.raises(PlanError, match=f"{next(iter(wrong))} is .*; it is a number of"):
+        hr.range(3).write_json(tmp_path / "out").run(**wrong)
+    assert not (tmp_path / "out").exists()

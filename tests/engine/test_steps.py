@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.engine.steps import StepChain
 from headrace.errors import RowError, StageError
 from headrace.plan.steps import Step
@@ -381,3 +382,21 @@ def test_slow_rows_are_handed_on_one_by_one_with_nothing_else_changed(kind, firs
     many, one_by_one = answers()
     assert one_by_one == whole
     assert (one, many) == (1, 26 if first == "flat_map" else 13)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_an_error_that_fails_to_give_its_text_costs_its_row_and_not_the_run(isolation, tmp_path) -> None:
+    class SulkyError(Exception):
+        def __str__(self):
+            raise RuntimeError("no")
+
+    def picky(row):
+        if row["id"] == 3:
+            raise SulkyError
+        return row
+
+    job = hr.range(5).map(picky, isolation=isolation).write_json(tmp_path / "out")
+    with pytest.raises(StageError, match="row 3 of .*SulkyError: <its text cannot be had"):
+        job.run()
+    result = job.run(on_error="dead_letter")
+    assert (result.rows_written, result.failed) == (4, 1)

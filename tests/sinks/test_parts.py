@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import ResumeError, SinkError
+from headrace.records.columns import empty_columns
 from headrace.records.tensors import object_array, stacked_tensor_array
 from headrace.sinks.csv import CsvSink
 from headrace.sinks.json import JsonSink
@@ -169,3 +170,10 @@ def test_parquet_names_the_column_that_it_cannot_hold() -> None:
 def test_parquet_rows_are_gathered_into_row_groups(tmp_path: Path) -> None:
     batches = [pa.record_batch({"x": np.arange(100) + i}) for i in range(50)]
     assert pq.read_metadata(write(ParquetSink(str(tmp_path)), *batches)).num_row_groups == 1
+
+
+def test_parquet_refuses_rows_without_columns(tmp_path: Path) -> None:
+    part = ParquetSink(str(tmp_path)).open_part(0, pa.schema([]), str(tmp_path))
+    with pytest.raises(SinkError, match="no columns, which Parquet cannot hold"):
+        part.write(empty_columns(3))
+    part.discard()

@@ -74,6 +74,6 @@ def _read(path: str) -> dict[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
             note: dict[str, Any] = json.load(file)
-    except FileNotFoundError:
+    except (OSError, ValueError):  # none there, or not to be read: the command has to be given once more
         return None
     return note

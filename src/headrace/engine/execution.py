@@ -26,6 +26,7 @@ from headrace.metrics.statistics import RunStatistics
 from headrace.plan.graph import Plan, nodes_behind
 from headrace.plan.nodes import Collect, Write
 from headrace.plan.stages import fuse
+from headrace.records.failure import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -232,6 +233,4 @@ class Execution:
             raise error
         if isinstance(error, MemoryError):
             raise RunError("out of memory; use smaller batches (max_batch_size) or fewer replicas") from error
-        raise RunError(
-            f"the run failed inside Headrace ({type(error).__name__}: {error}); this is a bug, please report it"
-        ) from error
+        raise RunError(f"the run failed inside Headrace ({told(error)}); this is a bug, please report it") from error

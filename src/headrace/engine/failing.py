@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import RowError, RunError, StageError
 from headrace.plan.lanes import came_by
 from headrace.records.columns import to_rows
-from headrace.records.failure import RowFailure, row_as_json
+from headrace.records.failure import RowFailure, row_as_json, text_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,8 +91,8 @@ def where(block: Block, row: int) -> str:
 
 def stage_error(stage: str, error: BaseException, what: str) -> StageError:
     """Make the error that ends a run, with the cause in one line and what to do next."""
-    kind = "" if isinstance(error, RowError) else f"{type(error).__name__}: "
-    message = f"step {stage!r} {what} ({kind}{error})"
+    cause = text_of(error) if isinstance(error, RowError) else told(error)
+    message = f"step {stage!r} {what} ({cause})"
     if what.startswith("failed on"):
         message += "; pass on_error='dead_letter' to set such rows aside and go on"
     return StageError(message)
@@ -100,9 +100,9 @@ def stage_error(stage: str, error: BaseException, what: str) -> StageError:
 
 def leaving(stage: str, error: BaseException) -> RunError:
     """Make the error for code that raised SystemExit, KeyboardInterrupt or the like, which are no failures of rows."""
-    told = f"{type(error).__name__}: {error}".rstrip(": ")
     refused = RunError(
-        f"stage {stage!r}: its code wants to end the program ({told}); let it raise something else, like ValueError"
+        f"stage {stage!r}: its code wants to end the program ({told(error)}); let it raise something else, like"
+        " ValueError"
     )
     refused.__cause__ = error
     return refused

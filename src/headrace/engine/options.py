@@ -66,8 +66,12 @@ class ExecutionOptions:
         """Make options, counting the cores and the memory that this process may use where none are named.
 
         Raises:
-            PlanError: `memory_limit` or `disk_limit` is no number of bytes.
+            PlanError: `memory_limit` or `disk_limit` is no number of bytes, or one of the others is not above 0.
         """
+        if num_cpus is not None and num_cpus < 1:
+            raise PlanError(f"num_cpus is {num_cpus}; it is a number of cores, at least 1")
+        if stall_warning_secs is not None and not stall_warning_secs > 0:
+            raise PlanError(f"stall_warning_secs is {stall_warning_secs}; it is a number of seconds, more than 0")
         return cls(
             on_error=on_error,
             dead_letters=dead_letters,

@@ -27,6 +27,7 @@ from headrace.model.latency import Latencies
 from headrace.model.loading import without_gc
 from headrace.model.splitting import Splitting
 from headrace.plan.retry import Retry
+from headrace.records.failure import told
 from headrace.records.first_rows import FirstRows
 from headrace.records.plain import array_of_numbers, array_of_text
 
@@ -306,7 +307,7 @@ class Predictor:
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
-                cause = f"{type(error).__name__}: {error}"
+                cause = told(error)
             # Out here the error is gone, and with it the frames that hold what the call had allocated.
             release_memory()
             with self._counting:
@@ -351,10 +352,9 @@ class Predictor:
         if not failures:
             return
         row, error = next(iter(failures.items()))
-        what = f"{type(error).__name__}: {error}"
         if self._on_error == "fail":
             stop = StageError(
-                f'stage {self._stage!r} failed on a row: {what}; on_error="dead_letter" sets such rows aside'
+                f'stage {self._stage!r} failed on a row: {told(error)}; on_error="dead_letter" sets such rows aside'
             )
             stop.row = row
             raise stop from error
@@ -383,4 +383,4 @@ def _load_failure(error: Exception, stage: str, handler_name: str, files: Sequen
         advice = "check the path"
     else:
         advice = "check that the model fits the handler and its arguments"
-    return f"stage {stage!r}: {handler_name} cannot load its model{where}: {type(error).__name__}: {error}; {advice}"
+    return f"stage {stage!r}: {handler_name} cannot load its model{where}: {told(error)}; {advice}"

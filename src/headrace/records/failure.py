@@ -76,7 +76,7 @@ class RowFailure:
             ordinal=ordinal,
             row=row_as_json(row),
             error_type=type(error).__name__,
-            message=_message(error),
+            message=text_of(error),
             traceback=text[-MAX_TRACEBACK_CHARS:],
             attempt=attempt,
             file=file,
@@ -133,7 +133,17 @@ def _plain(value: Any, *, depth: int) -> Any:
         return f"<{type(value).__name__}>"
 
 
-def _message(error: BaseException) -> str:
+def told(error: BaseException) -> str:
+    """Return the kind and the text of an error in one line.
+
+    >>> told(ValueError("too long")), told(ValueError())
+    ('ValueError: too long', 'ValueError')
+    """
+    return f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error; users' errors may fail to give one."""
     try:
         return str(error)
     except Exception as another:

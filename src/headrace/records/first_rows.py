@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from headrace.errors import TooManyFailuresError
+from headrace.records.failure import told
 
 HOPELESS_ROWS = 100
 """So many failed rows without one success ever are enough to know."""
@@ -31,7 +32,7 @@ class FirstRows:
     def failed(self, error: BaseException) -> None:
         """Count a failed row."""
         self._kinds[type(error).__name__] += 1
-        self._last = f"{type(error).__name__}: {error}"
+        self._last = told(error)
 
     def withdraw(self, error: BaseException) -> None:
         """Take back what `failed` counted: the row will be asked again."""

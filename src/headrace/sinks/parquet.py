@@ -155,6 +155,8 @@ class ParquetPart:
         self._nbytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows and not batch.num_columns:  # the writer would count them as none
+            raise SinkError(f"{self._sink.name}: the rows have no columns, which Parquet cannot hold")
         batch = storable(batch)
         self._batches.append(batch)
         self._rows += batch.num_rows

@@ -160,3 +160,11 @@ def test_a_part_that_was_changed_is_named(tmp_path: Path) -> None:
     Path(visible(out)[1]).write_text("{}\n")
     with pytest.raises(ResumeError, match="part-00001.jsonl was finished with"):
         compact(JsonSink(out))
+
+
+def test_a_retry_that_was_stopped_is_named(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert run_process(out) == 0
+    assert run_process(out, "1", "retry", crash_at="retry.begun") != 0
+    with pytest.raises(ResumeError, match="retry of its failed rows was stopped halfway; go on with it first"):
+        compact(JsonSink(out))

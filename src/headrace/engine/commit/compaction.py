@@ -14,7 +14,7 @@ from headrace.engine.commit.entries import PartRecord
 from headrace.engine.commit.home import Home
 from headrace.engine.commit.journal import Journal
 from headrace.engine.commit.merging import Run, cut, merged, moved
-from headrace.engine.commit.opening import check_parts, settle
+from headrace.engine.commit.opening import RETRY_STOPPED, check_parts, settle
 from headrace.errors import HeadraceError, ResumeError, SinkError
 from headrace.records.types import unify_schemas
 from headrace.sinks.disk import cannot_write
@@ -64,6 +64,8 @@ def compact(sink: Sink, *, target_part_bytes: int | None = None, rows_per_part: 
     try:
         journal = Journal(home.journal)
         try:
+            if Amendments(journal).retry_begun:
+                raise ResumeError(f"{folder}: {RETRY_STOPPED}")
             if not journal.finished:
                 raise ResumeError(f"{folder}: only a finished output can be compacted; run the job to its end first")
             where = journal.dead_letters

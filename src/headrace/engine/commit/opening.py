@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     Choose: TypeAlias = Callable[[Sequence[FailedRow]], Sequence[RetriedRow]]
     """Which of the failed rows a retry runs again."""
 
+RETRY_STOPPED = "a retry of its failed rows was stopped halfway; go on with it first (job.retry(), or headrace retry)"
+
 
 def home_of(folder: str | None, *, storage_options: Mapping[str, Any] | None = None) -> Home | RemoteHome:
     """Return where an output keeps its journal: beside it, wherever it is."""
@@ -184,10 +186,7 @@ def _journal(home: Home | RemoteHome, identity: JobIdentity, if_exists: str, dea
         try:
             then = journal.identity
             if Amendments(journal).retry_begun:
-                raise ResumeError(
-                    f"{home.output}: a retry of its failed rows was stopped halfway; go on with it first"
-                    " (job.retry(), or headrace retry)"
-                )
+                raise ResumeError(f"{home.output}: {RETRY_STOPPED}")
             if journal.hopeless:
                 if_exists = "overwrite"
             elif then is not None and something_finished(home, journal):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError, RunError
+from headrace.records.failure import told
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - the cause of an error, for its text alone
@@ -33,7 +34,7 @@ def pack_error(error: BaseException) -> RemoteError:
     ours = isinstance(error, HeadraceError) and _travels(type(error))
     return RemoteError(
         type_=type(error) if ours else None,  # type: ignore[arg-type]
-        message=str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}",
+        message=str(error) if isinstance(error, HeadraceError) else told(error),
         state={k: v for k, v in vars(error).items() if ours and k != "__notes__" and _travels(v)},
         traceback="".join(traceback.format_exception(error)),
     )
