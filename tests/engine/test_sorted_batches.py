@@ -33,6 +33,19 @@ class Padded(hr.ModelHandler):
         return "padded"
 
 
+class Weighing(hr.ModelHandler):
+    """Answers with the weight of the batch."""
+
+    def load_model(self):
+        return None
+
+    def weigh(self, batch):
+        return np.array([len(text) for text in batch])
+
+    def run_inference(self, batch, model):
+        return [int(len(batch) * self.weigh(batch).max())] * len(batch)
+
+
 def written(folder) -> list[dict]:
     return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
 
@@ -92,6 +105,16 @@ def test_rows_of_many_blocks_and_children_of_rows_come_back_to_their_place(tmp_p
     got = [(row["id"], row["prediction"]) for row in ds.iter_rows()]
     halves = [(row["id"], size) for row in ROWS[:160] for size in (len(row["text"]) // 2, len(row["text"]))]
     assert got == [(i, None if size == 100 else size) for i, size in halves]
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_handler_may_say_how_long_its_rows_are(isolation) -> None:
+    ds = hr.from_items(ROWS).run_inference(Weighing(), inputs="text", max_batch_weight=2_000, isolation=isolation)
+    rows = list(ds.iter_rows())
+    assert [row["id"] for row in rows] == list(range(len(ROWS)))
+    assert all(row["prediction"] <= 2_000 for row in rows)
+    (model,) = [stage.model for stage in ds.stats().stages if stage.model is not None]
+    assert model.padding < 0.4
 
 
 def test_a_cache_and_sorting_go_together(tmp_path) -> None:

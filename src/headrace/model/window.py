@@ -98,8 +98,10 @@ class Window:
             new.append(run[:room])
             room -= len(new[-1])
         if new:
-            whole = np.concatenate([self._sorted, *new])
-            self._sorted = whole[np.argsort(whole["length"], kind="stable")]
+            fresh = np.concatenate(new)
+            fresh = fresh[np.argsort(fresh["length"], kind="stable")]
+            places = np.searchsorted(self._sorted["length"], fresh["length"], side="right")
+            self._sorted = np.insert(self._sorted, places, fresh)
 
 
 def alike(lengths: NDArray[np.float64], row: int, bounds: Bounds) -> tuple[int, int]:
