@@ -27,10 +27,7 @@ from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS
 from headrace.engine.commit.identity import JobIdentity
-from headrace.engine.commit.opening import (
-    open_output,
-    something_finished,
-)
+from headrace.engine.commit.opening import open_output, something_finished
 from headrace.engine.commit.part import Part
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
@@ -44,7 +41,7 @@ from headrace.records.position import END, START
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from headrace.engine.commit.dead_letters import LettersFormat
+    from headrace.engine.commit.dead_letters import DeadLetters, LettersFormat
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.engine.commit.done import Done
     from headrace.engine.commit.entries import SplitRecord
@@ -128,13 +125,12 @@ class Committer:
         """
         if not self.claim.taken:
             self.claim.take()
-        home, journal = self.claim.home, self.claim.journal
         self._units = self._units if units is None else units
         try:
             opened = open_output(
                 self._sink,
-                home,
-                journal,
+                self.claim.home,
+                self.claim.journal,
                 self._identity,
                 self._units,
                 self._dead_letters,
@@ -145,43 +141,13 @@ class Committer:
         except BaseException:
             self.claim.let_go()
             raise
-        self._segments, self._before = opened.segments, opened.before
+        self._segments, self._before, self.retrying = opened.segments, opened.before, opened.retrying
+        self._dead_letters = opened.letters.path if opened.letters is not None else None
         shut = set(closed)
         given_up = [unit for unit in self._units if unit.split in shut]
         self._done = opened.done.closing(given_up)
-        self.retrying = retrying = opened.retrying
-        self._dead_letters = opened.letters.path if opened.letters is not None else None
-        self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
-        self._encoder = Encoder(
-            self._sink,
-            self._holdings,
-            home.staging,
-            self._changed,
-            fills_soon=self._fills_soon,
-            retrying=retrying,
-            stage=lambda receipt: home.stage(receipt, self._sink.folder or ""),
-        )
-        self._publisher = Publisher(self._sink, home, journal, opened.letters, retries=retrying is not None)
-        self._filling = Filling(
-            self._sink,
-            self._sizing,
-            self._fitting,
-            self._holdings,
-            schema=journal.schema,
-            next_number=self._publisher.totals.parts,
-            wants=self._encoder.wants,
-            start=self._start,
-        )
-        units = self._units if retrying is None else [unit for unit in self._units if unit.split in retrying.splits]
-        self._arrivals = Arrivals(units, frontier=journal.frontier if units else None)
-        self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
-        # A commit waits for the disk, and need not keep an encoder from its work.
-        self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
-        self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
-        self._flusher.start()
-        self._mirror = home.mirror(journal, self._segments, mutex=self._mutex, fail=self._fail)
-        if self._mirror is not None:
-            self._mirror.start()
+        self._set_up(opened.letters)
+        self._start_threads()
         self._opened = self._was_opened = True
         try:
             with self._mutex:
@@ -194,6 +160,43 @@ class Committer:
         except BaseException:
             self.abort()
             raise
+
+    def _set_up(self, letters: DeadLetters | None) -> None:
+        """Make what blocks pass through, from the last to the first."""
+        home, journal, retrying = self.claim.home, self.claim.journal, self.retrying
+        self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
+        self._encoder = Encoder(
+            self._sink,
+            self._holdings,
+            home.staging,
+            self._changed,
+            fills_soon=self._fills_soon,
+            retrying=retrying,
+            stage=lambda receipt: home.stage(receipt, self._sink.folder or ""),
+        )
+        self._publisher = Publisher(self._sink, home, journal, letters, retries=retrying is not None)
+        self._filling = Filling(
+            self._sink,
+            self._sizing,
+            self._fitting,
+            self._holdings,
+            schema=journal.schema,
+            next_number=self._publisher.totals.parts,
+            wants=self._encoder.wants,
+            start=self._start,
+        )
+        units = self._units if retrying is None else [unit for unit in self._units if unit.split in retrying.splits]
+        self._arrivals = Arrivals(units, frontier=journal.frontier if units else None)
+
+    def _start_threads(self) -> None:
+        self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
+        # A commit waits for the disk, and need not keep an encoder from its work.
+        self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
+        self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
+        self._flusher.start()
+        self._mirror = self.claim.home.mirror(self.claim.journal, self._segments, mutex=self._mutex, fail=self._fail)
+        if self._mirror is not None:
+            self._mirror.start()
 
     def _give_up(self, unit: Unit, done: Done) -> None:
         """Take nothing for what is missing of a unit, so that what comes behind can follow."""
