@@ -152,8 +152,10 @@ class Execution:
         if self._closed:
             return
         self._closed = True
-        if self._stages and self._ended is None and not self._state.wait(0):
-            self.stop()
+        if self._stages and self._ended is None:
+            if not self._state.wait(0):
+                self.stop()
+            self._end()  # where the caller has left, and all stages have noticed by themselves
         self._memories.close()
         self._abort()
 

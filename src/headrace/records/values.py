@@ -31,8 +31,8 @@ def column_of(values: list[Any]) -> pa.Array:
     values = [_scalar(v) if isinstance(v, (np.generic, np.ndarray)) else v for v in values]
     if "pandas" not in sys.modules and (plain := array_of_plain(values)) is not None:
         return plain  # pyarrow's own way is quicker, but for its import of pandas
+    values = _without_pandas(values, set(map(type, values)))
     kinds = set(map(type, values))
-    values = _without_pandas(values, kinds)
     try:
         if _would_change(kinds, values):
             return object_array(values)
@@ -62,11 +62,16 @@ _NEVER_TOGETHER = (
 """Kinds of values that Arrow puts into one column by changing some of them."""
 _NEVER = frozenset({set, frozenset})
 """Kinds that Arrow turns into lists, in an order that means nothing."""
+_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+"""Kinds for which Arrow takes numbers beside them."""
 
 
 def _would_change(kinds: set[type], values: Iterable[Any]) -> bool:
     """Say whether Arrow would change some of the values; `kinds` are their types."""
     if any(pair <= kinds for pair in _NEVER_TOGETHER) or kinds & _NEVER:
+        return True
+    times = {kind for kind in kinds if issubclass(kind, _TIMES)}
+    if times and kinds - times - {type(None)}:
         return True
     if any(issubclass(kind, datetime.time) for kind in kinds):
         return any(isinstance(v, datetime.time) and v.tzinfo is not None for v in values)
