@@ -204,6 +204,11 @@ def test_explain_runs_nothing(capsys: Printed) -> None:
         (["--length-column", "txt"], "needs column 'txt', which is not there; did you mean 'text'?"),
         (["--length-column", "text", "--weight-column", "text"], "pass one of them"),
         (["--input-format", "parquet", "--dtype", "id=string"], "--dtype is for csv and json"),
+        (
+            ["--max-failed-rows", "5"],
+            "--max-failed-rows does nothing where the first failed row ends the run; add --on-error",
+        ),
+        (["--dead-letters-format", "json", "--on-error", "fail"], "--dead-letters-format does nothing"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_made(options: list[str], told: str, capsys: Printed) -> None:

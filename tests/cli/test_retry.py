@@ -69,6 +69,10 @@ def test_where_the_command_is_not_known_or_all_has_moved_it_says_what_to_do(
     for given in ("nowhere", "in.jsonl"):
         assert main(["retry", given]) == 2
         assert f"{given}: there is nothing to retry, since no job has written here" in capsys.readouterr().err
+    assert main(["run", "pipeline.yaml", "-q", "--max-failed-rows", "1", "--set", "sink.path=begun"]) == 1
+    capsys.readouterr()
+    assert main(["retry", "begun"]) == 2
+    assert "run the command that made it to its end first" in capsys.readouterr().err
     hr.from_items([{"id": 1}]).write_json("by-python").run()
     assert main(["retry", "by-python"]) == 2
     assert "which command made it is not known; give the command that made it once more, with --retry-failed" in (

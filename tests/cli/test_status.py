@@ -23,6 +23,12 @@ def test_a_finished_output(capsys: Printed) -> None:
     assert json.loads(capsys.readouterr().out)["rows"] == 2
 
 
+def test_a_folder_as_a_url(tmp_path: Path, capsys: Printed) -> None:
+    hr.from_items([{"a": 1}]).write_json(f"file://{tmp_path}/out").run()
+    assert main(["status", f"file://{tmp_path}/out"]) == 0
+    assert "out: finished" in capsys.readouterr().out
+
+
 def test_the_input_file_by_file(capsys: Printed) -> None:
     for name in ("a", "b"):
         Path(f"{name}.rows.jsonl").write_text("".join(f'{{"id": "{name}{i}"}}\n' for i in range(3)))

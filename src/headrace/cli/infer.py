@@ -186,6 +186,10 @@ def infer(
     if dead_letters is not None and on_error not in (None, "dead_letter"):
         raise click.UsageError(f"--dead-letters would stay empty with --on-error {on_error}")
     on_error = on_error or ("dead_letter" if dead_letters is not None or retry_failed else None)
+    if on_error in (None, "fail"):
+        _refuse_idle(
+            dead_letters_format=dead_letters_format, max_failed_rows=max_failed_rows, max_failed_ratio=max_failed_ratio
+        )
     with speaking_in_flags():
         with checking():
             request = Request(**asked)
@@ -208,6 +212,16 @@ def infer(
             memory_limit=memory_limit,
             disk_limit=disk_limit,
         )
+
+
+def _refuse_idle(**options: object) -> None:
+    """Raise for an option that says something about failed rows, where the first one ends the run."""
+    for name, value in options.items():
+        if value is not None:
+            flag = "--" + name.replace("_", "-")
+            raise click.UsageError(
+                f"{flag} does nothing where the first failed row ends the run; add --on-error dead_letter"
+            )
 
 
 def _read(request: Request) -> Dataset:

@@ -42,13 +42,20 @@ def recall(output: str) -> list[str]:
     """Return the arguments of the command that wrote an output, and go to the folder in which it was given.
 
     Raises:
-        ResumeError: it is not known, or the output or that folder has moved.
+        ResumeError: it is not known, or has not come to its end, or the output or that folder has moved.
     """
+    from headrace.engine.commit.status import read_status
+
     advice = "give the command that made it once more, with --retry-failed"
     home = _home(output)
     if home is not None and not os.path.isdir(home):
         raise ResumeError(f"{output}: there is nothing to retry, since no job has written here")
     note = _read(os.path.join(home, FILE)) if home is not None else None
+    if home is not None and note is None and read_status(output).state == "unfinished":
+        raise ResumeError(
+            f"{output}: failed rows are run again when all others are done;"
+            " run the command that made it to its end first"
+        )
     if home is None or note is None:
         raise ResumeError(f"{output}: which command made it is not known; {advice} (in Python: job.retry())")
     if note["output"] != os.path.dirname(home):

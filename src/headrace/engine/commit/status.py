@@ -50,8 +50,9 @@ def read_status(folder: str, *, storage_options: Mapping[str, Any] | None = None
         ResumeError: the journal is damaged or of another version.
         SinkError: the store cannot be reached.
     """
-    if local_path(folder) is not None:
-        home = os.path.join(folder, HIDDEN)
+    root = local_path(folder)
+    if root is not None:
+        home = os.path.join(root, HIDDEN)
         path = os.path.join(home, JOURNAL)
         if not os.path.exists(path):
             return OutputStatus(folder=folder, state="never ran")
