@@ -1,13 +1,14 @@
 """Whole jobs on the embedded engine: branches, several sinks, dead letters, balance, resume."""
 
 import json
+import shutil
 import time
 
 import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import PlanError, RunError, StageError, TooManyFailuresError
+from headrace.errors import PlanError, RunError, SinkError, StageError, TooManyFailuresError
 
 
 def lines(folder):
@@ -257,3 +258,22 @@ def test_options_that_make_no_sense_are_told_before_anything_is_written(wrong, t
     with pytest.raises(PlanError, match=f"{next(iter(wrong))} is .*; it is a number of"):
         hr.range(3).write_json(tmp_path / "out").run(**wrong)
     assert not (tmp_path / "out").exists()
+
+
+def test_branches_that_come_together_again_add_up(tmp_path) -> None:
+    shared = hr.range(100).map(lambda r: r)
+    halves = shared.split({"even": lambda r: r["id"] % 2 == 0, "odd": lambda r: r["id"] % 2})
+    result = halves["even"].union(halves["odd"], shared).write_json(tmp_path / "out").run()
+    assert "read 100 + copied 200 by branches = written 200 + failed 0 + filtered 100" in str(result.report())
+
+
+def test_an_output_that_is_removed_meanwhile_is_named(tmp_path) -> None:
+    out = tmp_path / "out"
+
+    def hostile(row):
+        if row["id"] == 30:
+            shutil.rmtree(out)
+        return row
+
+    with pytest.raises(SinkError, match="cannot write .*out"):
+        hr.range(60).map(hostile, isolation="thread").write_json(out, rows_per_part=20).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -75,6 +76,9 @@ class Outlet:
         self._sinks = tuple(edge.channel for edge in edges if edge.into_sink)
         self._began = time.perf_counter()
         self._settled_secs = 0.0
+        self._counting = threading.Lock()
+        self.copied = 0
+        """Rows handed on beyond those that were put, since several consumers got them."""
 
     def put(self, block: Block) -> None:
         """Hand a block to every consumer that needs it, waiting for room.
@@ -82,10 +86,15 @@ class Outlet:
         Small blocks are seen safe into their sinks as long as that costs next to nothing: a kill then costs a slow
         stage the work at hand and no more.
         """
+        handed_on = 0
         for edge in self.edges:
             for piece in edge.needed.pieces(block):
+                handed_on += piece.num_rows
                 unit = Unit(piece.unit.split, piece.unit.lane + edge.lane) if edge.lane else piece.unit
                 edge.channel.put(piece if unit is piece.unit else replace(piece, unit=unit))
+        if handed_on > block.num_rows:
+            with self._counting:
+                self.copied += handed_on - block.num_rows
         if block.nbytes <= SMALL_BYTES and self.settles:
             self._settle()
 

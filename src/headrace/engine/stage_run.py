@@ -199,6 +199,7 @@ class StageRun:
             starved=starved / whole,
             blocked=blocked / whole,
             secs=busy + starved + blocked,
+            copied=self.outlet.copied,
             queue_fill=self.inbox.fill() if self.inbox is not None else 0.0,
             model=self.model_statistics(),
             recall=self.recall_statistics(),

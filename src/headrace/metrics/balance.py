@@ -23,6 +23,8 @@ class Balance:
     """Rows that the sources gave in this run, unreadable ones included."""
     made: int = 0
     """Rows that steps with fan-out gave beyond what they took (negative where they gave fewer)."""
+    copied: int = 0
+    """Rows that went on more than once, since the plan branches and a union brings the branches together."""
     written: int = 0
     """Rows that the sink took in this run, rows with nulls for failed answers included."""
     failed: int = 0
@@ -37,10 +39,11 @@ class Balance:
         """Whether in equals out; None where there is no single sink to compare with."""
         if self.branches != 1:
             return None
-        return self.read + self.made == self.written + self.failed + self.filtered + self.other
+        return self.read + self.made + self.copied == self.written + self.failed + self.filtered + self.other
 
     def __str__(self) -> str:
         came = f"read {self.read:,}" + (f" + made {self.made:,} by fan-out" if self.made else "")
+        came += f" + copied {self.copied:,} by branches" if self.copied else ""
         went = f"written {self.written:,} + failed {self.failed:,} + filtered {self.filtered:,}"
         if self.other:
             went += f" + finished before or beyond a limit {self.other:,}"
@@ -61,10 +64,12 @@ def balance_of(statistics: RunStatistics) -> Balance:
     failed += sum(source.failed for source in statistics.sources) + sum(sink.failed for sink in statistics.sinks)
     filtered = sum(step.filtered for step in steps)
     branches = len(statistics.sinks)
-    left_over = read + made - written - failed - filtered if branches == 1 else 0
+    copied = sum(stage.copied for stage in statistics.stages) if branches == 1 else 0
+    left_over = read + made + copied - written - failed - filtered if branches == 1 else 0
     return Balance(
         read=read,
         made=made,
+        copied=copied,
         written=written,
         failed=failed,
         filtered=filtered,

@@ -124,6 +124,8 @@ class StageStatistics:
     """Seconds that the replicas ran, summed over them; a stage may end long before the run does."""
     queue_fill: float = 0.0
     """Share of the input queue's byte budget in use now."""
+    copied: int = 0
+    """Rows that went on more than once, since the plan branches behind the stage; each further time counts."""
     restarts: int = 0
     """Worker processes that died, or were killed for a call without end, and were started again."""
     out_of_memory: int = 0

@@ -7,6 +7,7 @@ import threading
 
 from headrace.errors import SinkError
 from headrace.metrics.quantities import amount
+from headrace.sinks.disk import cannot_write
 
 RESERVE_BYTES = 256 * 2**20
 """Free space that is left to the parts themselves, and to everybody else; a twentieth of a small disk."""
@@ -76,6 +77,9 @@ class DiskBudget:
 
     def _room(self, folder: str) -> tuple[int, int]:
         """Return the free space and how much of it is not to be touched."""
-        disk = shutil.disk_usage(folder)
+        try:
+            disk = shutil.disk_usage(folder)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         reserve = min(RESERVE_BYTES, disk.total // 20) if self._reserve_bytes is None else self._reserve_bytes
         return disk.free, reserve
