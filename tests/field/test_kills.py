@@ -138,18 +138,22 @@ def cut(path: Path, count: int = 7) -> None:
     os.truncate(path, path.stat().st_size - count)
 
 
-def test_a_finished_file_cut_by_hand_is_noticed_and_named() -> None:
+CUT = ["json", *(pytest.param(format, marks=pytest.mark.heavy) for format in ("csv", "parquet"))]
+
+
+@pytest.mark.parametrize("format", CUT)
+def test_a_finished_file_cut_by_hand_is_noticed_and_named(format: str) -> None:
     write_songs()
     write_script(ONE_SINK)
-    kill_at(60, "json", ROWS_PER_PART="20")
+    kill_at(60, format, ROWS_PER_PART="20")
     damaged = max(Path("out").glob("part-*"))
     cut(damaged)
-    ended = run("script.py", "json", ROWS_PER_PART="20")
+    ended = run("script.py", format, ROWS_PER_PART="20")
     assert ended.code == 1
     assert f"{damaged} was finished with" in ended.err
     assert "overwrite" in ended.err
     damaged.unlink()
-    assert f"{damaged} was finished with" in run("script.py", "json", ROWS_PER_PART="20").err
+    assert f"{damaged} was finished with" in run("script.py", format, ROWS_PER_PART="20").err
 
 
 def test_a_torn_segment_costs_the_torn_rows_only() -> None:

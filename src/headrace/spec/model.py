@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from headrace.errors import HeadraceError
-from headrace.metrics.quantities import nbytes_of
+from headrace.spec.fields import (
+    AboveZero,
+    Bytes,
+    Function,
+    Functions,
+    Handler,
+    NotNegative,
+    OnError,
+    Positive,
+    Texts,
+)
 
 
 class SpecModel(BaseModel):
@@ -35,63 +36,6 @@ class SpecModel(BaseModel):
             for name, value in given.items()
             if name not in without and (value is not None or name in self.null_means)
         }
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _check_function(reference: str) -> str:
-    from headrace.spec.reference import load_function
-
-    return _told(load_function, reference)
-
-
-def _check_handler(reference: str) -> str:
-    from headrace.spec.handlers import check_handler_name
-
-    return _told(check_handler_name, reference)
-
-
-def _check_bytes(amount: Any) -> str | int:
-    if not isinstance(amount, str | int):
-        raise ValueError(f"must be bytes, or text such as 4GB, not {amount!r}")
-    nbytes_of(amount)
-    return amount
-
-
-def _as_folder(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
-def _told(check: Any, reference: str) -> str:
-    """Turn our own errors into those that pydantic collects."""
-    try:
-        check(reference)
-    except HeadraceError as error:
-        raise ValueError(str(error)) from error
-    return reference
-
-
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-Texts: TypeAlias = Annotated[
-    list[str], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
-]
-"""One text or a list of them."""
-Function: TypeAlias = Annotated[
-    str, AfterValidator(_check_function), Field(description="module:function", pattern=r"^[^:]+:[^:]+$")
-]
-Functions: TypeAlias = Annotated[
-    list[Function], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
-]
-Handler: TypeAlias = Annotated[str, AfterValidator(_check_handler)]
-OnError: TypeAlias = Literal["fail", "dead_letter", "null"]
-Positive: TypeAlias = Annotated[int, Field(ge=1)]
-Bytes: TypeAlias = Annotated[
-    str | int,
-    PlainValidator(_check_bytes, json_schema_input_type=str | Positive),
-    Field(description="bytes, or text such as 4GB"),
-]
 
 
 class FileSource(SpecModel):
@@ -170,6 +114,10 @@ Source: TypeAlias = Annotated[
 ]
 
 
+def _as_folder(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
 class CacheSpec(SpecModel):
     """Answers kept for equal inputs."""
 
@@ -185,8 +133,8 @@ class RetrySpec(SpecModel):
     """Calls made again where they fail."""
 
     attempts: Positive | None = None
-    backoff_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    max_backoff_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    backoff_secs: NotNegative | None = None
+    max_backoff_secs: NotNegative | None = None
     on: Texts | None = Field(None, description="names of exceptions, such as ConnectionError or requests.Timeout")
 
 
@@ -204,12 +152,12 @@ class InferStep(SpecModel):
     batch_size: Positive | None = None
     min_batch_size: Positive | None = None
     max_batch_size: Positive | None = None
-    max_batch_duration_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    max_batch_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_batch_duration_secs: NotNegative | None = None
+    max_batch_weight: NotNegative | None = None
     length_fn: str | None = Field(None, description="a column, or module:function")
     weight_fn: str | None = Field(None, description="a column, or module:function")
     sort_window_rows: Positive | None = None
-    target_latency_secs: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    target_latency_secs: NotNegative | None = None
     concurrency: Positive | None = None
     isolation: Literal["auto", "thread", "process"] | None = None
     num_gpus: Annotated[float, Field(ge=0)] | None = None
@@ -219,7 +167,7 @@ class InferStep(SpecModel):
     cache: Cache | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
-    timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    timeout_secs: AboveZero | None = None
     version: str | None = None
     name: str | None = None
 
@@ -253,7 +201,7 @@ class ReplicatedStep(SpecModel):
     isolation: Literal["auto", "thread", "process"] | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
-    timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    timeout_secs: AboveZero | None = None
     version: str | None = None
     name: str | None = None
 
@@ -390,7 +338,7 @@ class Run(SpecModel):
     num_cpus: Positive | None = None
     memory_limit: Bytes | None = None
     disk_limit: Bytes | None = None
-    stall_warning_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    stall_warning_secs: AboveZero | None = None
 
 
 class PipelineSpec(SpecModel):
