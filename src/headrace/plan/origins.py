@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
@@ -37,15 +36,18 @@ def origin_of(module: str | None) -> Origin:
 def version_of(module: str) -> str:
     """Return the version of the distribution that an installed module belongs to, without its build's name.
 
-    >>> version_of("numpy.linalg") == importlib.metadata.version("numpy")
+    >>> import numpy
+    >>> version_of("numpy.linalg") == numpy.__version__
     True
     """
     top = module.partition(".")[0]
-    version = _distribution_version(top)
-    if version is None:
-        # Cheaper than going through all distributions for the one that brings the module, and the same text.
-        version = getattr(sys.modules.get(top), "__version__", None)
+    # What code uses is loaded, and says it itself; reading the metadata of a distribution takes milliseconds.
+    version = getattr(sys.modules.get(top), "__version__", None)
     if not isinstance(version, str):
+        version = _distribution_version(top)
+    if version is None:
+        import importlib.metadata
+
         names = importlib.metadata.packages_distributions().get(top, [])
         version = ", ".join(_distribution_version(name) or "" for name in sorted(set(names)))
     return version.partition("+")[0]
@@ -99,6 +101,8 @@ def _installed_beside(file: str | None) -> frozenset[str]:
 
 @functools.cache
 def _installed_into(folder: str) -> frozenset[str]:
+    import importlib.metadata
+
     found = set()
     for distribution in importlib.metadata.distributions(path=[folder]):
         if distribution.read_text("RECORD") is not None:  # which a project under development has not
@@ -107,6 +111,8 @@ def _installed_into(folder: str) -> frozenset[str]:
 
 
 def _distribution_version(name: str) -> str | None:
+    import importlib.metadata  # milliseconds, and seldom needed
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

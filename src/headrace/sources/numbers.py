@@ -17,8 +17,8 @@ from headrace.sources.source import Split
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SPLIT_ROWS = 131_072
-BLOCK_ROWS = 131_072
+SPLIT_ROWS = 65_536
+BLOCK_ROWS = 65_536
 
 _SCHEMA = pa.schema({"id": pa.int64()})
 
