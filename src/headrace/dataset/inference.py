@@ -67,7 +67,7 @@ def build_inference(
         raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
     if concurrency < 1:
         raise PlanError(f"concurrency is {concurrency}; it is a number of batches in flight, at least 1")
-    check_patience(retry, timeout_secs)
+    check_trouble(on_error, retry, timeout_secs)
     _check_memory(durability, cache)
     if isolation == "auto":
         isolation = "thread" if timeout_secs is None else "process"  # a thread that hangs cannot be ended
@@ -114,8 +114,10 @@ def build_inference(
     return node
 
 
-def check_patience(retry: Any, timeout_secs: Any) -> None:
-    """Raise PlanError where they are no `Retry` and no number of seconds."""
+def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> None:
+    """Raise PlanError where a step is not told clearly what to do about rows that fail, now and then, or hang."""
+    if on_error not in (None, "fail", "dead_letter", "null"):
+        raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
     if retry is not None and not isinstance(retry, Retry):
         raise PlanError(f"retry is {retry!r}; pass headrace.Retry(attempts=3) or the like")
     if timeout_secs is not None and not (isinstance(timeout_secs, (int, float)) and timeout_secs > 0):

@@ -6,7 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.dataset.batch_limits import batch_limits
-from headrace.dataset.inference import build_inference, check_patience
+from headrace.dataset.inference import build_inference, check_trouble
 from headrace.dataset.scope import composite, named_after, step_name
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
@@ -424,6 +424,10 @@ class Transforms:
         return self._with(MapBatches(upstream=self.node, step=step))
 
     def _with_step(self, step: Step, concurrency: int | None, isolation: Isolation) -> Self:
+        if isolation not in ("auto", "thread", "process"):
+            raise PlanError(f"isolation is {isolation!r}; use 'auto', 'thread' or 'process'")
+        if concurrency is not None and concurrency < 1:
+            raise PlanError(f"concurrency is {concurrency}; it is a number of replicas, at least 1")
         if isolation == "auto" and step.timeout_secs is not None:
             isolation = "process"  # a thread that hangs cannot be ended
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
@@ -453,9 +457,7 @@ def _step(
             f"{kind} was given an object with setup(), which is called where a replica begins; pass the class, and "
             f"what its constructor takes as args= and kwargs=: {kind}({type(function).__name__}, args=[...])"
         )
-    if on_error not in (None, "fail", "dead_letter", "null"):
-        raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
-    check_patience(retry, timeout_secs)
+    check_trouble(on_error, retry, timeout_secs)
     return Step(
         name=step_name(name, named_after(kind, function)),
         kind=kind,

@@ -28,6 +28,7 @@ from headrace.sources.csv_parser import ENCODING_ADVICE, CsvParser
 from headrace.sources.extents import CUT_ABOVE_BYTES, SPLIT_BYTES, aligned, fingerprint_of, plan_splits, version_of
 from headrace.sources.packs import lines_of, packs
 from headrace.sources.storage import ByteStream, codec_of, is_url
+from headrace.sources.transcoded import Transcoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -227,7 +228,7 @@ class CsvSource:
     def open(self, path: str, start: int = 0, end: int | None = None) -> Any:
         """Open a file as a stream of UTF-8."""
         stream = ByteStream(path, start=start, end=end, storage_options=self.fileset.storage_options)
-        return stream if self.is_utf8 else _Transcoded(stream, path, self.encoding)
+        return stream if self.is_utf8 else Transcoded(stream, path, self.encoding)
 
     def header(self, data: bytes | memoryview, path: str) -> tuple[list[str], int]:
         """Return the column names of a file that begins with `data`, and where its first row begins.
@@ -409,33 +410,3 @@ def _never_closed(record: bytes) -> Misfit:
     line = record[: pieces.SHOWN_BYTES].decode(errors="backslashreplace")
     message = f"a quoted cell is opened and never closed before the end of the file: {line[:200]!r}"
     return Misfit(message, {"line": line})
-
-
-class _Transcoded:
-    """A stream in another encoding, read as UTF-8."""
-
-    def __init__(self, stream: ByteStream, path: str, encoding: str) -> None:
-        self._stream, self._path, self._encoding = stream, path, encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-
-    def __enter__(self) -> _Transcoded:
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._stream.close()
-
-    def read(self, size: int) -> bytes:
-        while True:
-            data = self._stream.read(size)
-            try:
-                text = self._decoder.decode(data, final=not data)
-            except UnicodeError as error:
-                raise SourceError(
-                    f"{self._path} is not {self._encoding}: {error}; pass the encoding that it has as encoding="
-                ) from error
-            if text or not data:
-                return text.encode()
-
-    def view(self, size: int) -> memoryview:
-        return memoryview(self.read(size))
