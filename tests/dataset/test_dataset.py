@@ -208,6 +208,8 @@ def test_stats_tell_what_each_step_did() -> None:
         (lambda ds: ds.map(len, on_error="skip"), "on_error"),
         (lambda ds: ds.run_inference(Doubler(), batch_size=3, max_batch_size=4), "batch_size fixes"),
         (lambda ds: ds.run_inference(Doubler(), min_batch_size=5, max_batch_size=4), "more than max_batch_size"),
+        (lambda ds: ds.map(dict, isolation="treads"), "isolation is 'treads'; use 'auto', 'thread' or 'process'"),
+        (lambda ds: ds.filter(dict, concurrency=0), "concurrency is 0; it is a number of replicas, at least 1"),
         (
             lambda ds: ds.run_inference(Doubler(), on_error="nul"),
             "on_error is 'nul'; use 'fail', 'dead_letter' or 'null'",
