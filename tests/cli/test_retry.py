@@ -104,3 +104,17 @@ def test_a_model_may_be_mended_too() -> None:
     sys.modules.pop("retry_model")
     assert main(["retry", "out", "-q"]) == 0
     assert ids() == list(range(30))
+
+
+def test_a_retry_in_which_all_fail_again_leaves_a_finished_output() -> None:
+    Path("in.jsonl").write_text("".join(json.dumps({"id": i}) + "\n" for i in range(300)))
+    code("if row['id'] % 2: raise ValueError('odd')")
+    assert main(["run", "pipeline.yaml", "-q"]) == 3
+    assert main(["retry", "out", "-q"]) == 3, "150 rows fail as they did"
+    assert main(["compact", "out"]) == 0
+    assert main(["run", "pipeline.yaml", "-q"]) == 3, "it is finished, with rows that failed"
+    letters = [
+        json.loads(line) for path in Path("out/_dead_letters").iterdir() for line in path.read_text().splitlines()
+    ]
+    assert [letter["attempt"] for letter in letters] == [2] * 150
+    assert ids() == list(range(0, 300, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from headrace.engine.commit.failures import FailureLimit
 from headrace.engine.container import available_memory
 from headrace.errors import PlanError
 from headrace.metrics.quantities import nbytes_of
+from headrace.records.first_rows import HOPELESS_ROWS
 
 if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
@@ -46,6 +48,11 @@ class ExecutionOptions:
     """For finished rows that wait on the disk for their part; None: what there is, down to a reserve."""
     stall_warning_secs: float | None = STALL_WARNING_SECS
     """Time without progress after which a replica is named; None: never."""
+
+    @property
+    def hopeless_rows(self) -> float:
+        """Failed rows without a success after which a step ends the run; a retry gives its verdict on each row."""
+        return math.inf if self.retry_failed else HOPELESS_ROWS
 
     @classmethod
     def of(

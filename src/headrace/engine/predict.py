@@ -17,6 +17,7 @@ from headrace.model.predictor import Predictor
 from headrace.records.block import Block, Unit
 from headrace.records.columns import joined
 from headrace.records.failure import RowFailure
+from headrace.records.first_rows import HOPELESS_ROWS, FirstRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,10 +42,17 @@ class PredictTask:
     """
 
     def __init__(
-        self, spec: InferenceSpec, stage: str, on_error: OnError, *, pause: Callable[[float], None] = time.sleep
+        self,
+        spec: InferenceSpec,
+        stage: str,
+        on_error: OnError,
+        *,
+        hopeless_rows: float = HOPELESS_ROWS,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
         self._spec, self._stage, self._on_error, self._pause = spec, stage, on_error, pause
+        self._hopeless_rows = hopeless_rows
         self._predictor: Predictor | None = None
         self._calls: Calls | None = None
         self._counts = StepCounts()
@@ -57,7 +65,14 @@ class PredictTask:
         """Load the model."""
         if self._calls is None and self._spec.timeout_secs is not None:
             self._calls = TimedCalls({0: self._spec.timeout_secs})
-        self._predictor = Predictor(self._spec, self._stage, self._on_error, calls=self._calls, pause=self._pause)
+        self._predictor = Predictor(
+            self._spec,
+            self._stage,
+            self._on_error,
+            first_rows=FirstRows(enough=self._hopeless_rows),
+            calls=self._calls,
+            pause=self._pause,
+        )
         self._predictor.open()
 
     def process(self, block: Block) -> Iterator[Block]:

@@ -15,7 +15,6 @@ from headrace.errors import HeadraceError
 from headrace.model.attempts import Attempts
 from headrace.model.calls import resting
 from headrace.records.columns import empty_columns
-from headrace.records.first_rows import FirstRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.plan.steps import OnError, Step
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
+    from headrace.records.first_rows import FirstRows
 
 
 class StepRunner:
@@ -35,12 +35,19 @@ class StepRunner:
     """Whether the next block to come is the first since the stage took a new one."""
 
     def __init__(
-        self, step: Step, on_error: OnError, *, number: int, calls: Calls | None, pause: Callable[[float], None]
+        self,
+        step: Step,
+        on_error: OnError,
+        *,
+        number: int,
+        first_rows: FirstRows,
+        calls: Calls | None,
+        pause: Callable[[float], None],
     ) -> None:
         self.step = step
         self.on_error = on_error
         self.counts = StepCounts()
-        self._first_rows = FirstRows()
+        self._first_rows = first_rows
         self.sound = 0
         """Rows that have succeeded, up to the block at work."""
         self._made = self._make(step)

@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, RowError, StageError
 from headrace.model.calls import TimedCalls
 from headrace.records.columns import to_column, to_rows
 from headrace.records.cutter import Pieces
+from headrace.records.first_rows import HOPELESS_ROWS, FirstRows
 from headrace.records.plain import array_of_numbers
 from headrace.records.types import TypeQuarrelError, concatenated
 
@@ -42,11 +43,17 @@ class StepChain:
     """Fused steps, run one after another over each block. Implements `Task`."""
 
     def __init__(
-        self, steps: Sequence[Step], on_error: OnError, *, pause: Callable[[float], None] = time.sleep
+        self,
+        steps: Sequence[Step],
+        on_error: OnError,
+        *,
+        hopeless_rows: float = HOPELESS_ROWS,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
         self._steps = tuple(steps)
         self._on_error = on_error
+        self._hopeless_rows = hopeless_rows
         self._pause = pause
         self._calls: Calls | None = None
         self._runners: list[StepRunner] = []
@@ -63,7 +70,10 @@ class StepChain:
             self._calls = TimedCalls(limits)
         for number, step in enumerate(self._steps):
             on_error = step.on_error or self._on_error
-            runner = _RUNNERS[step.kind](step, on_error, number=number, calls=self._calls, pause=self._pause)
+            first = FirstRows(enough=self._hopeless_rows)
+            runner = _RUNNERS[step.kind](
+                step, on_error, number=number, first_rows=first, calls=self._calls, pause=self._pause
+            )
             self._runners.append(runner)
             self._opened.callback(runner.close)
 

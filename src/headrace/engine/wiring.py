@@ -223,8 +223,11 @@ class Wiring:
         scales = Scales(head.spec, name)
         if scales.padded and recall is None:
             recall = Gathering(head.spec, nulls=on_error == "null")
+        hopeless = self._options.hopeless_rows
         # What is answered beside a failed row is kept, before the failure ends the run or is written as nulls.
-        make = partial(PredictTask, head.spec, name, on_error if recall is None else "dead_letter")
+        make = partial(
+            PredictTask, head.spec, name, on_error if recall is None else "dead_letter", hopeless_rows=hopeless
+        )
         terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
         return ModelStage(
             stage,
@@ -272,10 +275,14 @@ class Wiring:
         )
 
     def _steps(self, stage: Stage) -> Callable[[], Task]:
-        return partial(StepChain, stage.steps, self._options.on_error, pause=self._state.pause)
+        options = self._options
+        return partial(
+            StepChain, stage.steps, options.on_error, hopeless_rows=options.hopeless_rows, pause=self._state.pause
+        )
 
     def _steps_in_process(self, stage: Stage) -> MakeProcess:
-        make = partial(StepChain, stage.steps, self._options.on_error)
+        options = self._options
+        make = partial(StepChain, stage.steps, options.on_error, hopeless_rows=options.hopeless_rows)
         return self._in_process(make, [Terms.of(step) for step in stage.steps])
 
     def _in_process(

@@ -68,6 +68,7 @@ class Predictor:
         stage: str,
         on_error: OnError = "fail",
         *,
+        first_rows: FirstRows | None = None,
         calls: Calls | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -83,7 +84,7 @@ class Predictor:
         self._counting = threading.Lock()
         self._loads = self._calls = self._batches = self._rows = self._failed = self._succeeded = 0
         self._out_of_memory = 0
-        self._first_rows = FirstRows()
+        self._first_rows = first_rows or FirstRows()
         self._load_secs = 0.0
         self._sizes: Counter[int] = Counter()
         self._latencies = Latencies()

@@ -25,7 +25,7 @@ class FirstRows:
     "step 'map': all of the first 3 rows failed (2 with ValueError, 1 with KeyError), so going"
     """
 
-    enough: int = HOPELESS_ROWS
+    enough: float = HOPELESS_ROWS
     _kinds: Counter[str] = field(default_factory=Counter)
     _last: str = ""
 

@@ -6,6 +6,7 @@ Full parts are prepared, entered in the journal (this is the commit) and publish
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ from headrace.errors import BalanceError, HeadraceError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.block import Block
 from headrace.records.columns import empty_columns
+from headrace.records.first_rows import HOPELESS_ROWS
 from headrace.records.position import END, START
 
 if TYPE_CHECKING:
@@ -98,7 +100,12 @@ class Committer:
         self.claim = Claim(
             sink, self._identity, if_exists=if_exists, dead_letters=dead_letters, retry=choose is not None
         )
-        self._fitting = Fitting(sink, self._failures, stage=fails_as if dead_letters is not None else None)
+        self._fitting = Fitting(
+            sink,
+            self._failures,
+            stage=fails_as if dead_letters is not None else None,
+            hopeless_rows=HOPELESS_ROWS if choose is None else math.inf,
+        )
         self.retrying: Retrying | None = None
         """The failed rows that are run again; None when this is no retry."""
 

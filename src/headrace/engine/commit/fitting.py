@@ -12,7 +12,7 @@ from headrace.engine.failing import refused, where
 from headrace.errors import SinkError
 from headrace.records.alike import without_arrays
 from headrace.records.columns import from_column, to_column
-from headrace.records.first_rows import FirstRows
+from headrace.records.first_rows import HOPELESS_ROWS, FirstRows
 from headrace.records.plain import array_of_numbers
 from headrace.records.types import TypeQuarrelError, has_objects, unify_schemas, unify_types
 from headrace.sinks.columns import mixed, storable_type, widened
@@ -32,9 +32,11 @@ class Fitting:
     `stage` is the step that they fail in; without one the first of them ends the run.
     """
 
-    def __init__(self, sink: Sink, failures: Failures, *, stage: str | None) -> None:
+    def __init__(
+        self, sink: Sink, failures: Failures, *, stage: str | None, hopeless_rows: float = HOPELESS_ROWS
+    ) -> None:
         self._sink, self._failures, self._stage = sink, failures, stage
-        self._first_rows = FirstRows()
+        self._first_rows = FirstRows(enough=hopeless_rows)
         self._sound = 0
         self.failed = 0
         """Rows taken out."""
