@@ -32,7 +32,43 @@ OUR_PART = re.compile(r"part-\d{5,}\.((csv|jsonl)(\.(gz|zst|bz2))?|parquet)")
 OUR_LETTERS = re.compile(r"failures-\d{5,}\.(jsonl|parquet)")
 
 
-class Home:
+class WorkFolder:
+    """What lies where on this machine, for outputs that are local and for those in stores."""
+
+    output: str | None
+    storage_options: Mapping[str, Any] | None
+    path: str
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.path, JOURNAL)
+
+    @property
+    def staging(self) -> str:
+        return os.path.join(self.path, "staging")
+
+    @property
+    def segments(self) -> str:
+        return os.path.join(self.path, "segments")
+
+    @property
+    def answers(self) -> str:
+        """The folder of answers that are durable before their rows are; only local outputs keep them."""
+        return os.path.join(self.path, "answers")
+
+    def clear_output(self, dead_letters: str | None) -> None:
+        """Remove the parts and dead letters that Headrace wrote.
+
+        The journal must be gone or void already: without it no later run takes the remains for a finished part of its
+        work.
+        """
+        if self.output is not None:
+            remove_matching(self.output, OUR_PART, self.storage_options)
+        if dead_letters is not None:
+            remove_matching(dead_letters, OUR_LETTERS, self.storage_options)
+
+
+class Home(WorkFolder):
     """Where one output keeps its journal, segments and unfinished files.
 
     For a local output that is `OUT/.headrace/`, held with a lock while a run writes there. A sink without a folder has
@@ -52,25 +88,8 @@ class Home:
         self._made_root = False
 
     @property
-    def journal(self) -> str:
-        return os.path.join(self.path, JOURNAL)
-
-    @property
-    def staging(self) -> str:
-        return os.path.join(self.path, "staging")
-
-    @property
-    def segments(self) -> str:
-        return os.path.join(self.path, "segments")
-
-    @property
     def staged_in(self) -> None:
         """Nothing is staged elsewhere than on the disk."""
-
-    @property
-    def answers(self) -> str:
-        """The folder of answers that are durable before their rows are."""
-        return os.path.join(self.path, "answers")
 
     @property
     def has_journal(self) -> bool:
@@ -141,16 +160,6 @@ class Home:
         for folder in (self.staging, self.segments):
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder, exist_ok=True)
-
-    def clear_output(self, dead_letters: str | None) -> None:
-        """Remove the parts and dead letters that Headrace wrote.
-
-        The journal must be gone already: without it no later run takes the remains for a finished part of its work.
-        """
-        if self.output is not None:
-            remove_matching(self.output, OUR_PART, self.storage_options)
-        if dead_letters is not None:
-            remove_matching(dead_letters, OUR_LETTERS, self.storage_options)
 
     def name_of(self, receipt: str) -> str:
         """Return what a person calls a part."""

@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.home import HIDDEN, JOURNAL, OUR_LETTERS, OUR_PART, judge, remove_matching
+from headrace.engine.commit.home import HIDDEN, WorkFolder, judge
 from headrace.engine.commit.journal import Journal, remove_journal
 from headrace.engine.commit.mirror import SegmentMirror
 from headrace.engine.commit.remote_log import RemoteLog
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 SEGMENTS = f"{HIDDEN}/segments"
 
 
-class RemoteHome:
+class RemoteHome(WorkFolder):
     """Where an output in a store keeps its journal, segments and unfinished files: all that another machine needs.
 
     There is no lock: a run begins by claiming the log, and an earlier one that still writes finds out (`RemoteLog`).
     """
 
     def __init__(self, output: str, *, storage_options: Mapping[str, Any] | None = None) -> None:
-        self.output = output
+        self.output: str = output
         self.storage_options = storage_options
         self.path = ""
         """The folder of the working copy, from `inspect` on."""
@@ -46,26 +46,9 @@ class RemoteHome:
         self._log = RemoteLog(self._store)
 
     @property
-    def journal(self) -> str:
-        return os.path.join(self.path, JOURNAL)
-
-    @property
-    def staging(self) -> str:
-        return os.path.join(self.path, "staging")
-
-    @property
-    def segments(self) -> str:
-        return os.path.join(self.path, "segments")
-
-    @property
     def staged_in(self) -> str:
         """The URL of what is staged."""
         return self._staged.url
-
-    @property
-    def answers(self) -> str:
-        """Where answers would lie that are durable before their rows are; only local outputs keep them."""
-        return os.path.join(self.path, "answers")
 
     def inspect(self, *, if_exists: str) -> None:
         """Raise for an output that this job may not write to; changes nothing there.
@@ -124,12 +107,6 @@ class RemoteHome:
         remove_journal(self.journal)
         self.clear_work()
         self._make_folders()
-
-    def clear_output(self, dead_letters: str | None) -> None:
-        """Remove the parts and dead letters that Headrace wrote; the journal must be void already."""
-        remove_matching(self.output, OUR_PART, self.storage_options)
-        if dead_letters is not None:
-            remove_matching(dead_letters, OUR_LETTERS, self.storage_options)
 
     def name_of(self, receipt: str) -> str:
         """Return what a person calls a part."""
