@@ -23,6 +23,24 @@ def test_two_jobs_do_not_share_a_folder(tmp_path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_an_output_does_not_lie_where_readers_of_another_find_it(tmp_path) -> None:
+    ds = hr.range(3)
+    for first, second in (("out", "out/sub"), ("out/sub", "out")):
+        with pytest.raises(PlanError, match="out/sub lies inside the output .*out, so"):
+            hr.run(ds.write_csv(tmp_path / first), ds.write_json(tmp_path / second))
+    hr.run(ds.write_csv(tmp_path / "out"), ds.write_json(tmp_path / "out" / "_aside"), ds.write_json(tmp_path / "out2"))
+    assert hr.read_csv(tmp_path / "out").count() == 3
+
+
+@pytest.mark.parametrize("folder", ["out", "out/failed"])
+def test_dead_letters_do_not_lie_among_the_parts(folder, tmp_path) -> None:
+    job = hr.range(3).write_json(tmp_path / "out")
+    with pytest.raises(PlanError, match="would be read as rows of the output .*out; name a folder beside it"):
+        job.run(on_error="dead_letter", dead_letters=str(tmp_path / folder))
+    assert not (tmp_path / "out").exists()
+    assert job.run(on_error="dead_letter", dead_letters=str(tmp_path / "out" / "_failed")).rows_written == 3
+
+
 def test_a_function_that_cannot_reach_a_worker_is_refused() -> None:
     lock = threading.Lock()
 

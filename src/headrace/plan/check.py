@@ -51,6 +51,13 @@ def _check_outputs(plan: Plan) -> None:
         place = os.path.abspath(folder)
         if place in taken:
             raise PlanError(f"{taken[place]} and {plan.name_of(output)} write to the same folder {folder}")
+        for other in taken:
+            inner, outer = sorted((place, other), key=len, reverse=True)
+            if _read_with(inner, outer):
+                raise PlanError(
+                    f"the output {inner} lies inside the output {outer}, so that whoever reads that reads both; "
+                    "write to a folder beside it"
+                )
         taken[place] = plan.name_of(output)
         for path in inputs:
             if place == path or place.startswith(path.rstrip(os.sep) + os.sep):
@@ -58,6 +65,30 @@ def _check_outputs(plan: Plan) -> None:
                     f"the output {folder} lies inside the input {path}, so that the next run would read its own "
                     "output; write to a folder beside it"
                 )
+
+
+def check_dead_letters(plan: Plan, folder: str | None) -> None:
+    """Return if whoever reads an output does not get the dead letters as rows of it.
+
+    Raises:
+        PlanError: they would lie among the parts.
+    """
+    if folder is None or "://" in folder:
+        return
+    for output in plan.outputs:
+        out = output.sink.folder if isinstance(output, Write) else None
+        if out is not None and "://" not in out and _read_with(os.path.abspath(folder), os.path.abspath(out)):
+            raise PlanError(
+                f"dead letters in {folder} would be read as rows of the output {out}; name a folder beside it, or leave"
+                " dead_letters= (--dead-letters) out: then they lie in its _dead_letters"
+            )
+
+
+def _read_with(inner: str, outer: str) -> bool:
+    """Whether readers of a folder find what is in another one: inside, and not hidden from them."""
+    if inner != outer and not inner.startswith(outer.rstrip(os.sep) + os.sep):
+        return False
+    return not any(part.startswith(("_", ".")) for part in os.path.relpath(inner, outer).split(os.sep) if part != ".")
 
 
 def _local_paths(read: Read) -> list[str]:

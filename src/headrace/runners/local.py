@@ -10,6 +10,7 @@ from headrace.engine.checks import check
 from headrace.engine.execution import Execution
 from headrace.engine.options import STALL_WARNING_SECS, ExecutionOptions
 from headrace.metrics.quantities import count
+from headrace.plan.check import check_dead_letters
 from headrace.plan.rules import optimised
 from headrace.runners.interrupts import interruptible
 from headrace.runners.result import RunResult
@@ -115,6 +116,7 @@ def _checked(plan: Plan, options: ExecutionOptions, *, collected: Done | None = 
     """Check a plan, which may take a while where there are many files; stopped meanwhile, it leaves nothing."""
     with interruptible(lambda: None):
         check(plan)
+        check_dead_letters(plan, options.dead_letters)
         return Execution(optimised(plan, on_error=options.on_error), options, collected=collected)
 
 
