@@ -14,6 +14,7 @@ import pytest
 from headrace.engine.commit.committer import Committer
 from headrace.engine.commit.compaction import Compacted, compact
 from headrace.engine.commit.crash import COMPACTION_POINTS
+from headrace.engine.commit.status import read_status
 from headrace.errors import ResumeError, SinkError
 from headrace.sinks.csv import CsvSink
 from headrace.sinks.json import JsonSink
@@ -146,8 +147,11 @@ def test_only_finished_outputs_of_files_can_be_compacted(tmp_path: Path) -> None
     committer.open()
     committer.put(work_left(committer, FIRST, random.Random(0))[0])
     committer.abort()
+    waiting = read_status(out).waiting_rows
+    assert waiting
     with pytest.raises(ResumeError, match="only a finished output"):
         compact(ParquetSink(out))
+    assert read_status(out).waiting_rows == waiting, "what is finished is still there"
     with pytest.raises(SinkError, match="only files in a local folder"):
         compact(CollectingSink())
     with pytest.raises(SinkError, match="only files in a local folder"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,25 +62,28 @@ def compact(sink: Sink, *, target_part_bytes: int | None = None, rows_per_part: 
         raise ResumeError(f"{folder}: there is nothing to compact, since no job has written here")
     home.claim()
     try:
-        journal = Journal(home.journal)
-        try:
-            if Amendments(journal).retry_begun:
-                raise ResumeError(f"{folder}: {RETRY_STOPPED}")
-            if not journal.finished:
-                raise ResumeError(f"{folder}: only a finished output can be compacted; run the job to its end first")
-            where = journal.dead_letters
-            letters = DeadLetters(where, home.staging) if where is not None else None
-            settle(sink, home, journal, letters)
-            check_parts(home, journal)
-            home.clear_staging()
-            found = _Compaction(sink, home, journal).run(target_part_bytes, rows_per_part)
-            settle(sink, home, journal, letters)
-            return found
-        finally:
-            journal.close()
-            home.clear_work()
+        with closing(Journal(home.journal)) as journal:
+            _check_finished(folder, journal)
+            try:
+                where = journal.dead_letters
+                letters = DeadLetters(where, home.staging) if where is not None else None
+                settle(sink, home, journal, letters)
+                check_parts(home, journal)
+                home.clear_staging()
+                found = _Compaction(sink, home, journal).run(target_part_bytes, rows_per_part)
+                settle(sink, home, journal, letters)
+                return found
+            finally:
+                home.clear_work()  # not of a job that is unfinished: its segments are rows
     finally:
         home.release()
+
+
+def _check_finished(folder: str, journal: Journal) -> None:
+    if Amendments(journal).retry_begun:
+        raise ResumeError(f"{folder}: {RETRY_STOPPED}")
+    if not journal.finished:
+        raise ResumeError(f"{folder}: only a finished output can be compacted; run the job to its end first")
 
 
 class _Compaction:
