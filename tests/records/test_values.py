@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.records.columns import from_column
@@ -126,7 +126,7 @@ VALUES = st.recursive(
 def exact(value: Any) -> Any:
     """Return a value in a form that equals only the very same, but for what columns of one type may do to it.
 
-    Whole numbers beside floats may be floats of the same value, keys that a dict lacks null, zones others.
+    Whole numbers beside floats and decimals may be such of the same value, keys that a dict lacks null, zones others.
     """
     if isinstance(value, dict):
         return {key: exact(item) for key, item in value.items() if item is not None}
@@ -135,7 +135,8 @@ def exact(value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return ("number", str(value) if value != value or (value == 0.0 and str(value)[0] == "-") else value)
     if isinstance(value, Decimal):
-        return ("decimal", str(value) if value.is_nan() else value)
+        whole = value.is_finite() and value == value.to_integral_value()
+        return ("number" if whole else "decimal", str(value) if value.is_nan() else value)
     if isinstance(value, dt.datetime):
         return ("moment", value.tzinfo is None, value)
     return (type(value).__name__, value)
@@ -145,6 +146,7 @@ def exact(value: Any) -> Any:
     st.lists(VALUES, min_size=1, max_size=4)
     | st.lists(st.one_of(st.integers(), st.floats(), st.booleans()), min_size=1, max_size=4)
 )
+@example([[0, Decimal("0")]])
 @settings(max_examples=300)
 def test_what_goes_into_a_column_comes_out(values: list[Any]) -> None:
     assert [exact(value) for value in from_column(column_of(values))] == [exact(value) for value in values]
