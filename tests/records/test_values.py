@@ -147,6 +147,8 @@ def exact(value: Any) -> Any:
     | st.lists(st.one_of(st.integers(), st.floats(), st.booleans()), min_size=1, max_size=4)
 )
 @example([[0, Decimal("0")]])
+@example([dt.datetime(2000, 1, 1), dt.timedelta(0)])
+@example([pd.Timestamp(2000, 1, 1), dt.date(2000, 1, 1)])
 @settings(max_examples=300)
 def test_what_goes_into_a_column_comes_out(values: list[Any]) -> None:
     assert [exact(value) for value in from_column(column_of(values))] == [exact(value) for value in values]

@@ -55,7 +55,6 @@ def _scalar(value: Any) -> Any:
 _NEVER_TOGETHER = (
     {str, bytes},
     {str, bytearray},
-    {datetime.date, datetime.datetime},
     {float, bool},
     {int, bool},
 )
@@ -71,7 +70,8 @@ def _would_change(kinds: set[type], values: Iterable[Any]) -> bool:
     if any(pair <= kinds for pair in _NEVER_TOGETHER) or kinds & _NEVER:
         return True
     times = {kind for kind in kinds if issubclass(kind, _TIMES)}
-    if times and kinds - times - {type(None)}:
+    moments = {kind for kind in times if issubclass(kind, datetime.datetime)}
+    if (times and kinds - times - {type(None)}) or (moments and times - moments):
         return True
     if any(issubclass(kind, datetime.time) for kind in kinds):
         return any(isinstance(v, datetime.time) and v.tzinfo is not None for v in values)
