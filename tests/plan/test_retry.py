@@ -54,6 +54,7 @@ def test_what_says_that_a_row_is_bad_is_not_asked_again_unless_it_is_named() -> 
         {"backoff_secs": 5, "max_backoff_secs": 1},
         {"backoff_secs": float("nan")},
         {"on": [3]},
+        {"on": "Connection Error"},
         {"on": int},
     ],
 )

@@ -41,7 +41,8 @@ class Retry:
     def __post_init__(self) -> None:
         kinds = (self.on,) if isinstance(self.on, (str, type)) else tuple(self.on)
         for kind in kinds:
-            if not (isinstance(kind, str) or (isinstance(kind, type) and issubclass(kind, BaseException))):
+            named = isinstance(kind, str) and all(part.isidentifier() for part in kind.split("."))
+            if not named and not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise PlanError(f"Retry(on=…) takes exceptions or their names, such as ConnectionError, not {kind!r}")
         object.__setattr__(self, "on", kinds)
         if self.attempts < 1:
