@@ -17,7 +17,7 @@ from headrace.sources.source import Split
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SPLIT_ROWS = 65_536
+SPLIT_ROWS = 131_072
 BLOCK_ROWS = 65_536
 
 _SCHEMA = pa.schema({"id": pa.int64()})
