@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -101,6 +102,8 @@ def _installed_beside(file: str | None) -> frozenset[str]:
 
 @functools.cache
 def _installed_into(folder: str) -> frozenset[str]:
+    if not any(name.endswith((".dist-info", ".egg-info")) for name in _names_in(folder)):
+        return frozenset()  # before the import of what would look closer, which takes longer than all else here
     import importlib.metadata
 
     found = set()
@@ -108,6 +111,13 @@ def _installed_into(folder: str) -> frozenset[str]:
         if distribution.read_text("RECORD") is not None:  # which a project under development has not
             found |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
     return frozenset(found)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or ".")
+    except OSError:  # a zip file, say
+        return []
 
 
 def _distribution_version(name: str) -> str | None:
