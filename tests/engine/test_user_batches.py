@@ -94,3 +94,14 @@ class Counting(hr.ModelHandler):
 
     def run_inference(self, batch: list[dict[str, Any]], model: None) -> list[int]:
         return [len(batch)] * len(batch)
+
+
+def test_neighbouring_rows_of_an_untouched_column_are_not_copied() -> None:
+    batch = pa.record_batch({"text": ["a", "b", "c", "d"]})
+    given = Rows(batch)
+    rows = list(given.dicts())
+    made = given.batch_of(rows[1:3], [1, 2]).column("text")
+    assert made.to_pylist() == ["b", "c"]
+    assert [b and b.address for b in made.buffers()] == [b and b.address for b in batch.column("text").buffers()]
+    apart = given.batch_of([rows[0], rows[0], rows[2]], [0, 0, 2]).column("text")
+    assert apart.to_pylist() == ["a", "a", "c"]

@@ -52,26 +52,28 @@ class Rows:
         names = dict.fromkeys(name for row in rows for name in row)
         if not names:
             return empty_columns(len(rows))
-        whole = len(parents) == self._batch.num_rows and parents[0] == 0 and parents[-1] == len(parents) - 1
         columns = []
         for name in names:
             values = [row.get(name) for row in rows]
-            columns.append(self._unchanged(name, values, parents, whole=whole) or self._changed(name, values))
+            columns.append(self._unchanged(name, values, parents) or self._changed(name, values))
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
     def _changed(self, name: str, values: list[Any]) -> pa.Array:
         return to_column(values, like=self._batch.column(name).type if name in self._names else None)
 
-    def _unchanged(self, name: str, values: list[Any], parents: Sequence[int], *, whole: bool) -> pa.Array | None:
+    def _unchanged(self, name: str, values: list[Any], parents: Sequence[int]) -> pa.Array | None:
         if name not in self._names:
             return None
         index = self._names.index(name)
-        before = self._values[index]
-        given = before if whole else [before[i] for i in parents]
+        before, first, rows = self._values[index], parents[0], len(parents)
+        together = parents[-1] - first == rows - 1  # if not, the objects are others
+        given = before[first : first + rows] if together else [before[i] for i in parents]
         if len(given) != len(values) or not all(map(operator.is_, values, given)):
             return None
         column = self._batch.column(index)
-        return column if whole else column.take(array_of_numbers(np.array(parents, dtype=np.int64)))
+        if together:
+            return column.slice(first, rows)  # no copy: rows may be large
+        return column.take(array_of_numbers(np.array(parents, dtype=np.int64)))
 
 
 def names_in(row: Mapping[Any, Any]) -> Mapping[str, Any]:
