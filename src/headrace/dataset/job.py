@@ -170,6 +170,7 @@ def run(
         TooManyFailuresError: more rows failed than was allowed, or all of a step's first 100 did.
         RunInterrupted: Ctrl-C or SIGTERM; run again to go on.
     """
+    from headrace.engine.options import ExecutionOptions
     from headrace.runners import local
 
     if runner != "local":
@@ -179,8 +180,7 @@ def run(
     if on_change not in ("fail", "restart", "continue_new_input"):
         raise PlanError(f"on_change is {on_change!r}; use 'fail', 'restart' or 'continue_new_input'")
     _check_limits(dead_letters_format, max_failed_rows, max_failed_ratio)
-    return local.run(
-        _plan(jobs),
+    options = ExecutionOptions.of(
         on_error=on_error,
         dead_letters=dead_letters,
         dead_letters_format=dead_letters_format,
@@ -192,8 +192,8 @@ def run(
         memory_limit=memory_limit,
         disk_limit=disk_limit,
         stall_warning_secs=stall_warning_secs,
-        progress=progress,
     )
+    return local.run(_plan(jobs), options, progress=progress)
 
 
 def explain_jobs(*jobs: Job, format: str = "text", num_cpus: int | None = None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.checks import check
 from headrace.engine.execution import Execution
-from headrace.engine.options import STALL_WARNING_SECS, ExecutionOptions
+from headrace.engine.options import ExecutionOptions
 from headrace.metrics.quantities import count
 from headrace.plan.check import check_dead_letters
 from headrace.plan.rules import optimised
@@ -18,31 +18,13 @@ from headrace.runners.result import RunResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.done import Done
-    from headrace.engine.inputs import OnChange
     from headrace.metrics.statistics import RunStatistics
     from headrace.plan.graph import Plan
-    from headrace.plan.steps import OnError
     from headrace.records.block import Block
 
 
-def run(
-    plan: Plan,
-    *,
-    on_error: OnError = "fail",
-    dead_letters: str | None = None,
-    dead_letters_format: LettersFormat = "json",
-    max_failed_rows: int | None = None,
-    max_failed_ratio: float | None = None,
-    retry_failed: bool = False,
-    on_change: OnChange = "fail",
-    num_cpus: int | None = None,
-    memory_limit: int | str | None = None,
-    disk_limit: int | str | None = None,
-    stall_warning_secs: float | None = STALL_WARNING_SECS,
-    progress: str | bool = False,
-) -> RunResult:
+def run(plan: Plan, options: ExecutionOptions, *, progress: str | bool = False) -> RunResult:
     """Run a plan to its end.
 
     `progress` is "auto", "rich", "plain" or "none"; True is "auto". Ctrl-C and SIGTERM stop the run within seconds:
@@ -52,19 +34,6 @@ def run(
         RunInterrupted: Ctrl-C or SIGTERM.
         HeadraceError: the run failed.
     """
-    options = ExecutionOptions.of(
-        on_error=on_error,
-        dead_letters=dead_letters,
-        dead_letters_format=dead_letters_format,
-        max_failed_rows=max_failed_rows,
-        max_failed_ratio=max_failed_ratio,
-        retry_failed=retry_failed,
-        on_change=on_change,
-        num_cpus=num_cpus,
-        memory_limit=memory_limit,
-        disk_limit=disk_limit,
-        stall_warning_secs=stall_warning_secs,
-    )
     execution = _checked(plan, options)
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress
     try:
