@@ -25,10 +25,10 @@ from headrace.sources.agreement import (
     sampled,
     select_columns,
 )
-from headrace.sources.assembly import NOTHING_ADDED, Added, Following, Misfit, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Added, Misfit, block_of
 from headrace.sources.extents import aligned, even_cuts, fingerprint_of, plan_splits, version_of
 from headrace.sources.json_values import MisfitError, Target, inferred, loads_object, parse_float_for, widened
-from headrace.sources.packs import lines_of, packs
+from headrace.sources.packs import lines_of, read_packs
 from headrace.sources.storage import ByteStream
 
 if TYPE_CHECKING:
@@ -93,23 +93,10 @@ class JsonSource:
         """Yield the rows of a split."""
         agreement = self._agreement()
         wanted = self.columns if columns is None else columns
-        first = 0
-        for pack in packs(split.detail.extents, self._content):
-            readers = [_FileReader(self, e, agreement, None if wanted is None else tuple(wanted)) for e in pack.extents]
-            packed = readers[0].packed(pack, first) if len(readers) > 1 else None
-            if packed is not None:
-                first = packed.end[0]
-                if first > start:
-                    yield packed
-                continue
-            for reader in readers:
-                blocks = Following(reader.blocks(first), first)
-                yield from filter(lambda block: block.end[0] > start, blocks)
-                first = blocks.end
-
-    def _content(self, path: str) -> bytes:
-        with self.open(path) as stream:
-            return b"".join(iter(lambda: stream.read(pieces.PIECE_BYTES), b""))
+        names = None if wanted is None else tuple(wanted)
+        yield from read_packs(
+            split.detail.extents, self.open, lambda extent: _FileReader(self, extent, agreement, names), start=start
+        )
 
     def _agreement(self) -> Agreement:
         if "agreement" not in self._cache:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from headrace.records.block import Origin
-from headrace.sources.assembly import NOTHING_ADDED, block_of
+from headrace.sources.assembly import NOTHING_ADDED, Following, block_of
 from headrace.sources.partitions import constant_column
 from headrace.sources.pieces import PIECE_BYTES
 from headrace.sources.storage import codec_of
@@ -60,6 +60,45 @@ class Pack:
             origin=origin,
             stage=stage,
         )
+
+
+class PackReader(Protocol):
+    """What reads one extent, or a pack that begins with it."""
+
+    def blocks(self, first: int) -> Iterator[Block]:
+        """Yield the blocks of the extent; its first row has the ordinal `first` in the split."""
+        ...
+
+    def packed(self, pack: Pack, first: int) -> Block | None:
+        """Return the rows of all files of a pack; None where they have to be read one by one."""
+        ...
+
+
+def read_packs(
+    extents: Sequence[Extent],
+    open_file: Callable[[str], Any],
+    reader_of: Callable[[Extent], PackReader],
+    *,
+    start: int = 0,
+) -> Iterator[Block]:
+    """Yield the rows of a split behind the ordinal `start`; `open_file` opens a file as a stream of UTF-8."""
+
+    def content(path: str) -> bytes:
+        with open_file(path) as stream:
+            return b"".join(iter(lambda: stream.read(PIECE_BYTES), b""))
+
+    first = 0
+    for pack in packs(extents, content):
+        packed = reader_of(pack.extents[0]).packed(pack, first) if len(pack.extents) > 1 else None
+        if packed is not None:
+            first = packed.end[0]
+            if first > start:
+                yield packed
+            continue
+        for extent in pack.extents:
+            blocks = Following(reader_of(extent).blocks(first), first)
+            yield from filter(lambda block: block.end[0] > start, blocks)
+            first = blocks.end
 
 
 def packs(
