@@ -1,6 +1,7 @@
 """What chaos would notice; and, among the heavy tests, a little chaos."""
 
 import signal
+import sys
 from random import Random
 
 import numpy as np
@@ -41,12 +42,12 @@ SLEEPER = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c',
 
 def test_what_a_program_leaves_behind_is_counted_and_ended(monkeypatch):
     monkeypatch.setattr("benchmarks.killing.GONE_SECS", 0.2)
-    assert run(["python3", "-c", SLEEPER]).left_behind == 1
-    assert run(["python3", "-c", "pass"]).left_behind == 0
+    assert run([sys.executable, "-c", SLEEPER]).left_behind == 1
+    assert run([sys.executable, "-c", "pass"]).left_behind == 0
 
 
 def test_there_is_no_child_to_kill_in_a_program_without_any():
-    assert run(["python3", "-c", "pass"], lambda process: kill_child(process, Random(0))).killed_at is None
+    assert run([sys.executable, "-c", "pass"], lambda process: kill_child(process, Random(0))).killed_at is None
 
 
 @pytest.fixture
