@@ -1,10 +1,12 @@
 """Loading: the collector rests meanwhile, and is as it was afterwards."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
-from headrace.model.loading import without_gc
+from headrace.model.loading import FRAMEWORK_MODULES, without_gc
 
 
 def test_the_collector_runs_again_also_after_an_error() -> None:
@@ -23,3 +25,26 @@ def test_a_collector_that_was_off_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_an_imported_framework_is_looked_through_no_more(tmp_path) -> None:
+    program = """
+import gc, sys, types
+sys.path.insert(0, sys.argv[1])
+from headrace.model.loading import FRAMEWORK_MODULES, without_gc
+with without_gc():
+    import small
+print(gc.get_freeze_count(), end=" ")
+with without_gc():
+    import large
+print(gc.get_freeze_count() > 10 * FRAMEWORK_MODULES, gc.isenabled())
+"""
+    (tmp_path / "small.py").write_text("objects = [[] for _ in range(5_000)]\n")
+    (tmp_path / "large").mkdir()
+    for n in range(FRAMEWORK_MODULES):
+        (tmp_path / "large" / f"m{n}.py").write_text("objects = [[] for _ in range(10)]\n")
+    (tmp_path / "large" / "__init__.py").write_text(
+        "\n".join(f"from large import m{n}" for n in range(FRAMEWORK_MODULES))
+    )
+    shown = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["0", "True", "True"], shown
