@@ -11,7 +11,7 @@ import fsspec
 import pytest
 
 from headrace.errors import MissingDependencyError, ModelLoadError
-from headrace.model.files import check_file, format_of, local_copy
+from headrace.model.files import check_file, format_of, local_copy, local_folder
 
 
 @pytest.fixture
@@ -140,3 +140,17 @@ def test_format_of_text_that_is_cut_inside_a_letter(tmp_path: Path) -> None:
     path.write_text("a" + "ü" * 2000, encoding="utf-8")
     assert os.path.getsize(path) > 512
     assert format_of(path) == "a text file"
+
+
+def test_remote_folders_are_fetched_once_a_version(store: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    store.pipe({"/models/m/config.json": b"{}", "/models/m/deep/weights": b"one"})
+    first = local_folder("memory://models/m/", tmp_path)
+    assert first.name == "m"
+    assert (first / "deep" / "weights").read_bytes() == b"one"
+    inode = first.stat().st_ino
+    assert local_folder("memory://models/m", tmp_path).stat().st_ino == inode, "fetched again"
+    store.pipe("/models/m/deep/weights", b"newer")
+    assert (local_folder("memory://models/m", tmp_path) / "deep" / "weights").read_bytes() == b"newer"
+    with pytest.raises(ModelLoadError, match="there is no model folder memory://models/none; check the URL"):
+        local_folder("memory://models/none", tmp_path)
+    assert local_folder(f"file://{tmp_path}") == tmp_path

@@ -105,7 +105,7 @@ def local_copy(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | 
     file_system, path = _file_system(text)
     try:
         info = file_system.info(path)
-        versions = [str(info[key]) for key in _VERSION_KEYS if info.get(key) is not None]
+        versions = _versions(info)
         folder = _cache_folder(cache_dir) / _digest(text, *versions, str(info.get("size")))
         copy = folder / file_name(path)
         if not (versions and copy.exists()):
@@ -113,10 +113,38 @@ def local_copy(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | 
     except FileNotFoundError as error:
         raise ModelLoadError(f"there is no model file {text}; check the URL") from error
     except Exception as error:
-        raise ModelLoadError(
-            f"cannot fetch the model file {text}: {type(error).__name__}: {error}; check the URL, the network and your "
-            "credentials for it"
-        ) from error
+        raise ModelLoadError(_not_fetched(text, error)) from error
+    return copy
+
+
+def local_folder(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Return a local folder with all files below any fsspec URL; local folders are returned as they are.
+
+    Remote ones are downloaded once, as `local_copy` does it with files.
+
+    Raises:
+        ModelLoadError: nothing is there, or it cannot be read.
+        MissingDependencyError: the package for that kind of URL is not installed.
+    """
+    if is_local(url):
+        return local_path(url)
+    text = os.fspath(url).rstrip("/")
+    file_system, root = _file_system(text)
+    try:
+        found = file_system.find(root, detail=True)
+        if not found:
+            raise FileNotFoundError(text)
+        versions = [_versions(info) for info in found.values()]
+        parts = [f"{name} {info.get('size')} {has}" for (name, info), has in zip(found.items(), versions, strict=True)]
+        copy = _cache_folder(cache_dir) / _digest(text, *parts) / file_name(root)
+        if not all(versions):
+            shutil.rmtree(copy, ignore_errors=True)  # it may be old
+        if not copy.exists():
+            _download_folder(file_system, root, list(found), copy)
+    except FileNotFoundError as error:
+        raise ModelLoadError(f"there is no model folder {text}; check the URL") from error
+    except Exception as error:
+        raise ModelLoadError(_not_fetched(text, error)) from error
     return copy
 
 
@@ -199,6 +227,32 @@ def _download(file_system: Any, path: str, copy: Path) -> None:
     except BaseException:
         os.unlink(unfinished)
         raise
+
+
+def _download_folder(file_system: Any, root: str, paths: list[str], copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = tempfile.mkdtemp(dir=copy.parent, prefix=".")
+    try:
+        for path in paths:
+            _download(file_system, path, Path(unfinished, path.removeprefix(root).lstrip("/")))
+        try:
+            os.replace(unfinished, copy)
+        except OSError:
+            if not copy.exists():  # which another process has made meanwhile
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _versions(info: dict[str, Any]) -> list[str]:
+    return [str(info[key]) for key in _VERSION_KEYS if info.get(key) is not None]
+
+
+def _not_fetched(url: str, error: Exception) -> str:
+    return (
+        f"cannot fetch the model file {url}: {type(error).__name__}: {error}; check the URL, the network and your "
+        "credentials for it"
+    )
 
 
 def _digest(*parts: str) -> str:

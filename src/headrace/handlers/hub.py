@@ -1,0 +1,225 @@
+"""Models that are folders of files: on this machine, behind a URL, or on the Hugging Face Hub by their id."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ModelLoadError, suggestion
+from headrace.handlers.packages import require
+from headrace.model.files import file_name, is_local, local_folder, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+
+_TIMEOUT_SECS = 5.0
+"""How long the Hub may take to answer whether it has a model; its own client tries for half a minute."""
+
+_OTHER_FRAMEWORKS = (
+    *("*.h5", "*.msgpack", "*.ot", "*.tflite", "*.onnx", "*.onnx_data", "*.gguf", "*.mlmodel", "*.nemo"),
+    *("onnx/*", "openvino/*", "coreml/*", "tf_model*", "flax_model*", "rust_model*", "original/*", "consolidated*"),
+)
+"""Files of the Hub that are the same weights for somebody else; they are not fetched."""
+
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
+"""Not fetched either where there are safetensors."""
+
+
+def is_hub_id(model: str | os.PathLike[str]) -> bool:
+    """Say whether a name means a model of the Hub: it looks like an id, and no such folder is here.
+
+    >>> is_hub_id("sentence-transformers/all-MiniLM-L6-v2"), is_hub_id("./model"), is_hub_id("s3://bucket/model")
+    (True, False, False)
+    """
+    name = os.fspath(model)
+    return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+
+def model_name(model: str | os.PathLike[str], revision: str | None = None) -> str:
+    """Return what a model is called: its folder's name, or its id on the Hub with the revision that was asked for.
+
+    >>> model_name("s3://bucket/models/minilm/"), model_name("org/minilm", "v2")
+    ('minilm', 'org/minilm@v2')
+    """
+    if not is_hub_id(model):
+        return Path(local_path(model)).resolve().name if is_local(model) else file_name(model)
+    return os.fspath(model) if revision is None else f"{os.fspath(model)}@{revision}"
+
+
+def check_model(
+    model: str | os.PathLike[str],
+    *,
+    handler_name: str,
+    revision: str | None = None,
+    holds: Sequence[str] = ("config.json",),
+) -> None:
+    """Raise if a model is clearly not there; loads and downloads nothing, and URLs are seen only when they are loaded.
+
+    A folder has to hold one of the files `holds`; an id has to be in the cache of the Hub, or on the Hub.
+
+    Raises:
+        ModelLoadError: it is not there; says where it was looked for.
+        MissingDependencyError: an id is given, and the Hub's client is not installed.
+    """
+    if is_hub_id(model):
+        _check_id(os.fspath(model), revision, holds, handler_name)
+    elif is_local(model):
+        _check_folder(local_path(model), holds, handler_name)
+
+
+def model_folder(
+    model: str | os.PathLike[str],
+    *,
+    handler_name: str,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Return a local folder with a model's files, downloaded where they are not here yet.
+
+    Folders behind URLs are kept under `cache_dir` (as `headrace.model.files.local_folder` says), models of the Hub in
+    its own cache. A branch of the Hub stands for the same commit as long as the process lives.
+
+    Raises:
+        ModelLoadError: the model cannot be had.
+        MissingDependencyError: the package for that kind of URL, or the Hub's client, is not installed.
+    """
+    if is_hub_id(model):
+        return _snapshot(os.fspath(model), revision, handler_name)
+    if is_local(model):
+        return local_path(model)
+    return local_folder(model, cache_dir)
+
+
+@contextmanager
+def reaching_hub(model: str, *, handler_name: str) -> Iterator[None]:
+    """Turn what the Hub's client raises inside the block into one error that says what to do.
+
+    Raises:
+        ModelLoadError: the Hub cannot be reached, has no such model, or keeps it from us.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        raise ModelLoadError(f"{handler_name}: cannot get {model!r} from the Hugging Face Hub: {told}") from error
+
+
+def _check_folder(folder: Path, holds: Sequence[str], handler_name: str) -> None:
+    if folder.is_file():
+        raise ModelLoadError(f"{handler_name}: {folder} is a file; name the folder that it is in")
+    if not folder.exists():
+        near = suggestion(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
+        raise ModelLoadError(f"{handler_name}: there is no model folder {folder};{near or ' check the path'}")
+    if not any((folder / name).exists() for name in holds):
+        inside = [path.name for path in sorted(folder.iterdir())]
+        deeper = [path.parent.name for name in holds for path in sorted(folder.glob(f"*/{name}"))]
+        advice = f"; did you mean {folder / deeper[0]}?" if deeper else ""
+        raise ModelLoadError(
+            f"{handler_name}: folder {folder} holds no model, for it has no {' or '.join(holds)}{advice} "
+            f"In it: {', '.join(inside[:10]) or 'nothing'}{', …' if len(inside) > 10 else ''}"
+        )
+
+
+def _check_id(model: str, revision: str | None, holds: Sequence[str], handler_name: str) -> None:
+    _require_client(handler_name)
+    from huggingface_hub import try_to_load_from_cache
+
+    if any(isinstance(try_to_load_from_cache(model, name, revision=revision), str) for name in holds):
+        return
+    with _finding(model, revision, handler_name):
+        _info(model, revision)
+
+
+@functools.lru_cache(maxsize=64)
+def _snapshot(model: str, revision: str | None, handler_name: str) -> Path:
+    _require_client(handler_name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    shown = not are_progress_bars_disabled()
+    disable_progress_bars()  # they would be drawn over our own
+    try:
+        with _finding(model, revision, handler_name):
+            try:
+                info = _info(model, revision)
+            except Exception:
+                try:
+                    return Path(snapshot_download(model, revision=revision, local_files_only=True))
+                except LocalEntryNotFoundError:
+                    pass
+                raise
+            names = [file.rfilename for file in info.siblings or ()]
+            safe = any(name.endswith(".safetensors") for name in names)
+            unwanted = [*_OTHER_FRAMEWORKS, *(_PICKLED if safe else ())]
+            return Path(snapshot_download(model, revision=info.sha, ignore_patterns=unwanted))
+    finally:
+        if shown:
+            enable_progress_bars()
+
+
+def _require_client(handler_name: str) -> None:
+    require("huggingface_hub", package="huggingface_hub", extra="huggingface", needed_by=handler_name)
+
+
+def _info(model: str, revision: str | None) -> Any:
+    from huggingface_hub import HfApi
+
+    return HfApi().model_info(model, revision=revision, timeout=_TIMEOUT_SECS)
+
+
+@contextmanager
+def _finding(model: str, revision: str | None, handler_name: str) -> Iterator[None]:
+    """Turn the failures of looking for a model by its id into an error that says where it was looked for."""
+    try:
+        yield
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        from huggingface_hub import constants
+
+        at = "" if revision is None else f" (revision {revision!r})"
+        raise ModelLoadError(
+            f"{handler_name}: {model!r}{at} is no folder here, it is not in the cache of the Hugging Face Hub "
+            f"({constants.HF_HUB_CACHE}), and it cannot be got from the Hub: {told}"
+        ) from error
+
+
+def _told(error: Exception) -> str | None:
+    """Say in plain words what the Hub's client met, and what to do about it; None: the error is about something else.
+
+    Its classes are told by their names, since they come from modules that differ from version to version.
+    """
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "OfflineModeIsEnabled" in kinds:
+        return "HF_HUB_OFFLINE is set; unset it, or download the model where there is a network and name its folder"
+    if "HFValidationError" in kinds:
+        return _first_line(error)
+    if "GatedRepoError" in kinds:
+        return "its owner gives it only to those who asked; ask on its page, and set HF_TOKEN"
+    if "RepositoryNotFoundError" in kinds:
+        return "there is none of that name, or it is private; check the name, or set HF_TOKEN"
+    if "RevisionNotFoundError" in kinds:
+        return "it has no such revision; check revision="
+    if kinds & {"EntryNotFoundError", "HfHubHTTPError", "HTTPStatusError"} and "LocalEntryNotFoundError" not in kinds:
+        return f"the Hub answered: {_first_line(error)}"
+    if kinds & {"TransportError", "LocalEntryNotFoundError", "ConnectionError", "Timeout", "TimeoutError"}:
+        return (
+            f"it cannot be reached ({_first_line(error)}); check the network, or download the model elsewhere and name "
+            "its folder"
+        )
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
