@@ -10,6 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import SpecError
+from headrace.records.private import WEIGHT
 from headrace.spec.jobs import build_jobs
 from headrace.spec.load import load_spec
 
@@ -93,13 +94,13 @@ def test_lengths_and_weights_are_columns_or_functions() -> None:
     for given, column, padded in (
         ("length_fn: text", "text", True),
         ("weight_fn: id", "id", False),
-        ("length_fn: 'builtins:len'", "__weight", True),
+        ("length_fn: 'builtins:len'", WEIGHT, True),
     ):
         (job,) = jobs(
             "[{infer: {handler: 'steps:Upper', inputs: text, model_id_column: null, max_batch_weight: 64,"
             f" sort_window_rows: 10, target_latency_secs: 2, {given}}}}}]"
         )
-        model = job.node.upstream if column != "__weight" else job.node.upstream.upstream
+        model = job.node.upstream if column != WEIGHT else job.node.upstream.upstream
         limits = model.spec.limits
         assert (limits.weight_column, limits.padded, limits.max_batch_weight) == (column, padded, 64)
         assert (limits.sort_window_rows, limits.target_latency_secs) == (10, 2)

@@ -6,9 +6,7 @@ from typing import Any
 
 from headrace.errors import PlanError
 from headrace.plan.nodes import BatchLimits
-
-WEIGHT_COLUMN = "__weight"
-"""Column that carries what `length_fn` or `weight_fn` returned."""
+from headrace.records.private import WEIGHT
 
 
 def batch_limits(
@@ -33,7 +31,7 @@ def batch_limits(
         **_sizes(batch_size, min_batch_size, max_batch_size),
         max_batch_duration_secs=_at_least(0, "max_batch_duration_secs", max_batch_duration_secs),
         max_batch_weight=_at_least(0, "max_batch_weight", max_batch_weight),
-        weight_column=WEIGHT_COLUMN if callable(weight) else weight,
+        weight_column=WEIGHT if callable(weight) else weight,
         padded=length_fn is not None,
         sort_window_rows=_at_least(1, "sort_window_rows", sort_window_rows),
         target_latency_secs=_at_least(0, "target_latency_secs", target_latency_secs),

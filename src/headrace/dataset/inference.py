@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.dataset.batch_limits import WEIGHT_COLUMN
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError, RowError
 from headrace.model.cache import PredictionCache
+from headrace.model.handler import ModelHandler
+from headrace.model.inputs import columns_of
+from headrace.model.preparing import Preparing
 from headrace.plan.columns import Drop
 from headrace.plan.nodes import InferenceSpec, MapBatches, Node, RunInference
 from headrace.plan.retry import Retry
 from headrace.plan.steps import Step
+from headrace.records.private import INPUT, PREPARED, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.plan.nodes import BatchLimits
-
-INPUT_COLUMN = "__input"
-"""Column that carries what `preprocess` made, from the CPU step to the model."""
 
 
 class Chain:
@@ -75,19 +75,21 @@ def build_inference(
     node = upstream
     if before:
         chain = Chain(before, inputs if isinstance(inputs, str) else None)
-        node = _add_column(node, INPUT_COLUMN, chain, _suffixed(label, "/preprocess"), on_error)
-        inputs = INPUT_COLUMN
+        node = _add_column(node, INPUT, chain, _suffixed(label, "/preprocess"), on_error)
+        inputs = INPUT
     if inputs is not None and not isinstance(inputs, (str, dict)):
         inputs = tuple(inputs)
     if weigh is not None:
         chain = Chain([weigh], inputs if isinstance(inputs, str) else None)
-        node = _add_column(node, WEIGHT_COLUMN, chain, _suffixed(label, "/weigh"), on_error, advisory=True)
+        node = _add_column(node, WEIGHT, chain, _suffixed(label, "/weigh"), on_error, advisory=True)
+    prepared = _prepare(node, handler, inputs, _suffixed(label, "/prepare"), on_error)
     node = RunInference(
         name=label,
-        upstream=node,
+        upstream=prepared or node,
         spec=InferenceSpec(
             handler=handler,
             inputs=inputs,
+            prepared=prepared is not None,
             output=output if isinstance(output, str) else dict(output),
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
@@ -103,10 +105,12 @@ def build_inference(
         durability=durability,
         cache=cache,
     )
+    if prepared is not None:
+        node = _drop(node, PREPARED, _suffixed(label, "/drop_prepared"), advisory=True)
     if before:
-        node = _drop(node, INPUT_COLUMN, _suffixed(label, "/drop_input"))
+        node = _drop(node, INPUT, _suffixed(label, "/drop_input"))
     if weigh is not None:
-        node = _drop(node, WEIGHT_COLUMN, _suffixed(label, "/drop_weight"), advisory=True)
+        node = _drop(node, WEIGHT, _suffixed(label, "/drop_weight"), advisory=True)
     if after:
         if not isinstance(output, str):
             raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
@@ -138,7 +142,31 @@ def _add_column(node: Node, column: str, function: Chain, name: str, on_error: A
         function=function,
         kwargs=(("column", column),),
         on_error=on_error,
+        reads=None if function.column is None else (function.column,),
         advisory=advisory,
+    )
+    return MapBatches(upstream=node, step=step, isolation="auto")
+
+
+def _prepare(node: Node, handler: Any, inputs: Any, name: str, on_error: Any) -> Node | None:
+    """Return the step that makes the handler's inputs ready; None where nothing does. It is the handler's: see there.
+
+    Settings of the handler decide what it does, so that the model counts for both in the job's identity.
+    """
+    preparer = handler.preparer() if isinstance(handler, ModelHandler) else None
+    if preparer is None:
+        return None
+    if inputs is None and (default := handler.default_inputs()) is not None:
+        inputs = default if isinstance(default, str) else tuple(default)
+    step = Step(
+        name=name,
+        kind="prepare",
+        function=Preparing,
+        args=(preparer, inputs, handler.input_format),
+        kwargs=(("column", PREPARED),),
+        on_error=on_error,
+        reads=columns_of(inputs),
+        advisory=True,
     )
     return MapBatches(upstream=node, step=step, isolation="auto")
 

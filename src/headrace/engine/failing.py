@@ -9,6 +9,7 @@ from headrace.errors import RowError, RunError, StageError
 from headrace.plan.lanes import came_by
 from headrace.records.columns import to_rows
 from headrace.records.failure import RowFailure, row_as_json, text_of, told
+from headrace.records.private import public, public_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ def fail_row(
     block: Block,
     row: int,
     error: BaseException,
-    values: Any,
+    values: Mapping[str, Any],
     *,
     on_error: OnError,
     model_id: str | None = None,
@@ -42,7 +43,7 @@ def fail_row(
         error,
         stage=stage,
         ordinal=ordinal,
-        row=values,
+        row=public_row(values),
         attempt=attempt,
         file=file,
         position=position,
@@ -58,7 +59,7 @@ def placed(failure: RowFailure, block: Block, row: int) -> RowFailure:
     return replace(
         failure,
         ordinal=ordinal,
-        row=row_as_json(to_rows(block.batch.slice(row, 1))[0]),
+        row=row_as_json(to_rows(public(block.batch.slice(row, 1)))[0]),
         file=file,
         position=position,
         siblings=not block.is_alone(row),

@@ -18,6 +18,7 @@ from headrace.records.block import Block, Unit
 from headrace.records.columns import joined
 from headrace.records.failure import RowFailure
 from headrace.records.first_rows import HOPELESS_ROWS, FirstRows
+from headrace.records.private import PREPARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -151,5 +152,5 @@ def batch_of(rows: Sequence[pa.RecordBatch], spec: InferenceSpec) -> Block:
 
 def model_columns(batch: pa.RecordBatch, spec: InferenceSpec) -> pa.RecordBatch:
     """Return the columns that the model reads, as far as that is known and they are there."""
-    names = columns_of(spec.inputs)
+    names = (PREPARED,) if spec.prepared else columns_of(spec.inputs)
     return batch.select(list(names)) if names is not None and set(names) <= set(batch.schema.names) else batch

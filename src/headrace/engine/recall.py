@@ -22,6 +22,7 @@ from headrace.model.inputs import columns_of
 from headrace.records.keys import KEY_BYTES, keys_of, layout, row_bytes
 from headrace.records.plain import array_of_numbers
 from headrace.records.position import is_whole
+from headrace.records.private import public
 from headrace.records.tensors import has_objects
 
 if TYPE_CHECKING:
@@ -162,9 +163,11 @@ class Recall:
 
     def _enter(self, number: int, block: Block) -> _Known:
         batch, inputs = block.batch, self._spec.inputs
-        names = columns_of(inputs)
+        names = columns_of(inputs)  # as they are before the handler prepares them: it counts with its own content
         if names is not None and set(names) <= set(batch.schema.names):
             batch = batch.select(list(names))
+        else:
+            batch = public(batch)
         matrix = row_bytes(batch.columns, batch.num_rows)
         # The name of a column that goes in alone means nothing to the model.
         kinds = layout([""] if isinstance(inputs, str) else batch.schema.names, batch.columns)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.engine.pace import paced
+from headrace.engine.prepare import PrepareRunner
 from headrace.engine.step_runner import StepRunner
 from headrace.engine.user_batches import Rows, from_user, names_in, to_user, with_column
 from headrace.engine.weighing import TARGET_BLOCK_BYTES, WEIGHED_ROWS, Weigher
@@ -361,6 +362,7 @@ _RUNNERS: dict[str, type[StepRunner]] = {
     "map_batches": _MapBatches,
     "columns": _Columns,
     "add_column": _AddColumn,
+    "prepare": PrepareRunner,
 }
 
 

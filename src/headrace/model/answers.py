@@ -41,6 +41,26 @@ class Answers:
             shapes=self.shapes,
         )
 
+    @classmethod
+    def none(cls, names: Iterable[str]) -> Answers:
+        """Return the answers to no row."""
+        return cls(columns={name: pa.nulls(0) for name in names})
+
+    def spread(self, places: NDArray[np.int64], rows: int, error: Exception) -> Answers:
+        """Return answers to `rows` rows: these are to the rows at `places`, and `error` stands for all others."""
+        indices = np.full(rows, -1, dtype=np.int64)
+        indices[places] = np.arange(len(places))
+        taken = pa.array(indices, mask=indices < 0)
+        failures = dict.fromkeys(np.flatnonzero(indices < 0).tolist(), error)
+        failures.update((int(places[row]), failure) for row, failure in self.failures.items())
+        ids = self.model_ids
+        return Answers(
+            columns={name: column.take(taken) for name, column in self.columns.items()},
+            failures=dict(sorted(failures.items())),
+            model_ids=None if ids is None else [None if i < 0 else ids[i] for i in indices.tolist()],
+            shapes=self.shapes,
+        )
+
 
 def pair(
     answers: Any,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ModelT = TypeVar("ModelT")
 
@@ -78,6 +78,21 @@ class ModelHandler(ABC, Generic[ModelT]):
 
         Called without a model, in the process that reads, for many rows at a time: leave out what is expensive. A row
         that cannot be weighed weighs nothing, and is left to `run_inference` to fail.
+        """
+        return None
+
+    def preparer(self) -> Callable[[Any], Mapping[str, Any]] | None:
+        """Return what makes this handler's inputs ready on CPUs, in a step in front of the model; None: nothing does.
+
+        Tokenising, decoding and resizing go there, since they then run beside the model, in worker processes where that
+        pays, rather than in its turn. What is returned is called with what `run_inference` would get, for many rows at
+        a time, and returns a mapping from names to one value a row: a numpy array (n, …), a list of n arrays of any
+        lengths or shapes, an Arrow array. A `RowError` in a row's place fails that row. `run_inference` and `weigh`
+        then get a dict of arrays by these names: (n, …) where all rows have one shape, else n arrays as objects.
+
+        It is made when the pipeline is written, and has to be picklable, and light: what is heavy is loaded in its
+        `setup()`, called once a replica, as is its `close()`. Called by hand, `run_inference` should take both: what
+        the preparer makes, and what it is made of.
         """
         return None
 

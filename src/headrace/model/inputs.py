@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.errors import UnknownColumnError
 from headrace.plan.schemas import input_columns
 from headrace.records.columns import to_numpy, to_rows
+from headrace.records.private import public
 from headrace.records.types import is_number, is_text
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def make_inputs(
     if isinstance(inputs, str):
         column = select(batch, (inputs,), step=step).column(0)
         return column if input_format == "pyarrow" else column_array(column)
-    chosen = batch if inputs is None else select(batch, inputs, step=step)
+    chosen = public(batch) if inputs is None else select(batch, inputs, step=step)
     if input_format == "pyarrow":
         return chosen
     return to_rows(chosen) if inputs is None else matrix(chosen.columns)
@@ -130,6 +131,6 @@ def _numbers(column: pa.Array) -> NDArray[Any]:
 
 def _pandas(batch: pa.RecordBatch, inputs: str | tuple[str, ...] | None, step: str) -> Any:
     if inputs is None:
-        return batch.to_pandas()
+        return public(batch).to_pandas()
     frame = select(batch, (inputs,) if isinstance(inputs, str) else inputs, step=step).to_pandas()
     return frame[inputs] if isinstance(inputs, str) else frame

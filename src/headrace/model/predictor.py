@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import AnswerError, HeadraceError, ModelLoadError, RowTooLarge, StageError
+from headrace.errors import AnswerError, HeadraceError, ModelLoadError, RowError, RowTooLarge, StageError
 from headrace.metrics.quantities import amount
 from headrace.metrics.statistics import ModelStatistics
-from headrace.model.answers import pair
+from headrace.model.answers import Answers, pair
 from headrace.model.attempts import Attempts, attempts_behind
 from headrace.model.calls import resting
 from headrace.model.exhaustion import is_out_of_memory, release_memory
 from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
-from headrace.model.inputs import Inputs, make_inputs
 from headrace.model.latency import Latencies
 from headrace.model.loading import without_gc
+from headrace.model.preparing import model_inputs, ready_rows
 from headrace.model.splitting import Splitting
 from headrace.plan.retry import Retry
 from headrace.records.failure import told
@@ -34,9 +34,9 @@ from headrace.records.plain import array_of_numbers, array_of_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.model.answers import Answers
     from headrace.model.calls import Calls
     from headrace.model.found import Prediction
+    from headrace.model.inputs import Inputs
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
 
@@ -304,7 +304,7 @@ class Predictor:
         """Make a call; raise RowTooLarge where memory does not suffice, once what is held for later use is freed."""
         for attempt in (1, 2):
             try:
-                return self._timed(batch)
+                return self._ready(batch)
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
@@ -318,9 +318,17 @@ class Predictor:
         what = "a row, alone in its batch, of" if batch.num_rows == 1 else f"{batch.num_rows:,} rows of"
         raise RowTooLarge(f"memory does not suffice for {what} {amount(batch.nbytes)} ({cause})")
 
+    def _ready(self, batch: pa.RecordBatch) -> Answers:
+        """Make a call for those rows that could be prepared; the others have failed before it."""
+        ready = ready_rows(batch, self._spec)
+        if ready is None:
+            return self._timed(batch)
+        answers = self._timed(batch.take(array_of_numbers(ready))) if len(ready) else Answers.none(self._output_names)
+        return answers.spread(ready, batch.num_rows, RowError("its inputs could not be prepared"))
+
     def _timed(self, batch: pa.RecordBatch) -> Answers:
         spec = self._spec
-        inputs = make_inputs(batch, self._inputs, input_format=spec.handler.input_format, step=self._stage)
+        inputs = model_inputs(batch, spec, self._inputs, step=self._stage)
         began = time.perf_counter()
         try:
             given = self._run(inputs, self._model)

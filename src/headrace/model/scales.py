@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from headrace.errors import PlanError, StageError, UnknownColumnError
 from headrace.model.handler import ModelHandler
-from headrace.model.inputs import make_inputs
+from headrace.model.preparing import model_inputs, ready_rows
+from headrace.records.plain import array_of_numbers
 from headrace.records.tensors import TensorType
 from headrace.records.types import is_bytes, is_list, is_number, is_text
 
@@ -55,11 +56,19 @@ class Scales:
         return self._by_handler(batch) if self.by_handler else None
 
     def _by_handler(self, batch: pa.RecordBatch) -> NDArray[np.float64]:
+        ready = ready_rows(batch, self._spec)
+        if ready is None:
+            return self._asked(batch)
+        weights = np.zeros(batch.num_rows)
+        weights[ready] = self._asked(batch.take(array_of_numbers(ready)))
+        return weights
+
+    def _asked(self, batch: pa.RecordBatch) -> NDArray[np.float64]:
         handler, inputs = self._spec.handler, self._spec.inputs
         if inputs is None and (default := handler.default_inputs()) is not None:
             inputs = default if isinstance(default, str) else tuple(default)
         try:
-            given = make_inputs(batch, inputs, input_format=handler.input_format, step=self._stage)
+            given = model_inputs(batch, self._spec, inputs, step=self._stage)
             return self._checked(handler.weigh(given), batch.num_rows)
         except StageError:
             raise
@@ -68,7 +77,7 @@ class Scales:
             if batch.num_rows == 1:
                 return np.zeros(1)
             half = batch.num_rows // 2
-            return np.concatenate([self._by_handler(batch.slice(0, half)), self._by_handler(batch.slice(half))])
+            return np.concatenate([self._asked(batch.slice(0, half)), self._asked(batch.slice(half))])
 
     def _checked(self, given: Any, rows: int) -> NDArray[np.float64]:
         weights = np.asarray(given, dtype=np.float64)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
 from headrace.plan.schemas import columns_after
 from headrace.plan.stages import fuse
+from headrace.records.private import is_private
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +137,8 @@ def _runs_in(stage: Stage) -> str:
 def _schema(columns: Columns | None) -> dict[str, str | None] | None:
     if columns is None:
         return None
-    return {name: None if type_ is None else _type_text(type_) for name, type_ in columns.items()}
+    public = ((name, type_) for name, type_ in columns.items() if not is_private(name))
+    return {name: None if type_ is None else _type_text(type_) for name, type_ in public}
 
 
 def _type_text(type_: pa.DataType) -> str:

@@ -75,6 +75,8 @@ class InferenceSpec:
     inputs: str | tuple[str, ...] | Mapping[str, Any] | None = None
     output: str | Mapping[str, str] = "prediction"
     """A column name, or a mapping from keys of dict answers to column names."""
+    prepared: bool = False
+    """Whether a step in front makes what the model takes of `inputs`, into the private column for that."""
     model_id_column: str | None = "model_id"
     inference_args: Mapping[str, Any] = field(default_factory=dict)
     limits: BatchLimits = BatchLimits()

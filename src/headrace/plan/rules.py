@@ -109,6 +109,9 @@ def _before(node: AnyNode, after: set[str] | None) -> set[str] | None:
             back = {new: old for old, new in function.pairs}
             return None if after is None else {back.get(name, name) for name in after} | set(dict(function.pairs))
         return None
+    if isinstance(node, MapBatches) and node.step.kind in ("add_column", "prepare"):
+        step = node.step
+        return None if after is None or step.reads is None else (after - {dict(step.kwargs)["column"]}) | {*step.reads}
     if isinstance(node, RunInference):
         if after is None or node.spec.inputs is None:
             return None
@@ -126,7 +129,7 @@ def _keeps_rows(node: Node, on_error: OnError) -> bool:
         step = node.step
         if step.kind == "columns":
             return True
-        return step.kind in ("map", "add_column") and (step.on_error or on_error) == "fail"
+        return step.kind in ("map", "add_column", "prepare") and (step.on_error or on_error) == "fail"
     return isinstance(node, Reshuffle)
 
 

@@ -75,7 +75,7 @@ def _step(plan: Plan, node: MapBatches, before: Columns | None) -> Columns | Non
         return {field.name: field.type for field in step.output_schema}
     if step.kind == "filter" or (before is None and step.kind != "columns"):
         return before
-    if step.kind == "add_column":
+    if step.kind in ("add_column", "prepare"):
         return {**(before or {}), dict(step.kwargs)["column"]: None}
     if step.kind == "columns" and before is not None:
         after = step.function.after(list(before), name)  # type: ignore[attr-defined]

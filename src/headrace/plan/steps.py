@@ -17,7 +17,7 @@ IfExists: TypeAlias = Literal["resume", "overwrite", "fail"]
 BatchFormat: TypeAlias = Literal["rows", "numpy", "pandas", "pyarrow"]
 Isolation: TypeAlias = Literal["auto", "thread", "process"]
 Durability: TypeAlias = Literal["range", "row"]
-StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns", "add_column"]
+StepKind: TypeAlias = Literal["map", "flat_map", "filter", "map_batches", "columns", "add_column", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Step:
 
     `function` is a callable, or a class whose instances are callable (made once a replica, with `setup()` and
     `close()` where it has them). For kind "columns" it is one of Headrace's own functions from record batch to record
-    batch, row for row.
+    batch, row for row. For "prepare" it makes a model's inputs ready, many rows at a time, into a private column.
     """
 
     name: str
@@ -48,8 +48,11 @@ class Step:
     """How long a call for one row (for one batch: map_batches) may take; None: as long as it likes."""
     version: str | None = None
     """Stands for the function's content in the job's identity, where that cannot be fingerprinted."""
+    reads: tuple[str, ...] | None = None
+    """Columns that the function reads; None: perhaps any."""
     advisory: bool = False
-    """Guides the engine and changes no result, so that it does not count in the job's identity."""
+    """Does not count in the job's identity: it guides the engine and changes no result, or what it does is counted
+    with the model behind it."""
 
     @property
     def fans_out(self) -> bool:
