@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from headrace.dataset.batch_limits import WEIGHT_COLUMN, batch_limits
+from headrace.dataset.batch_limits import batch_limits
 from headrace.errors import PlanError
 from headrace.plan.nodes import BatchLimits
+from headrace.records.private import WEIGHT
 
 NOTHING: dict[str, Any] = {
     "batch_size": None,
@@ -36,7 +37,7 @@ def test_one_size_is_both_bounds() -> None:
 @pytest.mark.parametrize(("option", "padded"), [("length_fn", True), ("weight_fn", False)])
 def test_weights_come_from_a_column_or_from_a_function(option: str, padded: bool) -> None:
     assert made(**{option: "tokens"}) == BatchLimits(weight_column="tokens", padded=padded)
-    assert made(**{option: len}) == BatchLimits(weight_column=WEIGHT_COLUMN, padded=padded)
+    assert made(**{option: len}) == BatchLimits(weight_column=WEIGHT, padded=padded)
 
 
 @pytest.mark.parametrize(
