@@ -25,6 +25,7 @@ MODULES = {
     "bulk-csv": "benchmarks.bulk_csv",
     "bulk-numpy": "benchmarks.bulk_numpy",
     "chaos": "benchmarks.chaos",
+    "many-models": "benchmarks.many_models",
     "overhead": "benchmarks.overhead",
     "poison": "benchmarks.poison",
     "start-up": "benchmarks.start_up",

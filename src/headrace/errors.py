@@ -11,6 +11,7 @@ HeadraceError
 │   └── SchemaError           files disagree about a column's type
 ├── ModelError                the model, not the data, is at fault
 │   ├── ModelLoadError        the model cannot be loaded
+│   ├── ModelTooLargeError    the model is larger than the whole memory budget
 │   └── AnswerError           the number, shape or kind of answers does not fit the batch
 ├── SinkError                 the output cannot be written
 │   ├── OutputExistsError     the output folder holds something that is not this job's
@@ -112,6 +113,10 @@ class ModelError(HeadraceError):
 
 class ModelLoadError(ModelError):
     """The model cannot be loaded; the message names the file and the cause."""
+
+
+class ModelTooLargeError(ModelError):
+    """The model takes more memory than the budget of all models; the message says both sizes."""
 
 
 class AnswerError(ModelError):

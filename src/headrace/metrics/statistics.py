@@ -107,6 +107,25 @@ class RecallStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerStatistics:
+    """The models of one stage that share a memory budget."""
+
+    budget_bytes: int = 0
+    nbytes: int = 0
+    """What the models in memory take now, as declared or measured."""
+    peak_bytes: int = 0
+    copies: int = 0
+    """Models in memory now."""
+    hits: int = 0
+    """Batches whose model was there."""
+    loads: int = 0
+    swaps: int = 0
+    """Models that left for others."""
+    waits: int = 0
+    """Times that somebody had to wait for a model, or for room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageStatistics:
     """How one stage (fused steps that run together) spent its replicas' time.
 

@@ -28,3 +28,5 @@ class Batch:
     """What the model has to work on: the sum of the rows' weights, or rows × longest where they are padded."""
     real_weight: float
     """The sum of the rows' weights."""
+    key: str | None = None
+    """Which of several models answers it."""

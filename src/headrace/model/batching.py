@@ -104,6 +104,10 @@ class Batcher:
         due = self._waited_until()
         return None if due == inf else max(now, due)
 
+    def overdue(self, now: float) -> bool:
+        """Whether rows have waited as long as they may, however few they are."""
+        return self._waiting.rows > 0 and self._waited_until() <= now
+
     def observe(self, weight: float, seconds: float) -> None:
         """Tell what a batch that was answered whole has cost, for the size of those to come."""
         self._cost.observe(weight, seconds)

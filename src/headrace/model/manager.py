@@ -1,0 +1,293 @@
+"""Which models are in memory: decided from sizes, leases and the order of use, without threads and without a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headrace.errors import ModelTooLargeError
+from headrace.metrics.quantities import amount
+from headrace.metrics.statistics import ManagerStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+
+class Verdict(Enum):
+    """What whoever asks for a model has to do."""
+
+    LEASED = "leased"
+    """Use it, then `release`."""
+    LOAD = "load"
+    """Load it (there is room), then say `loaded` or `failed`."""
+    WAIT = "wait"
+    """Ask again when a model has been loaded, was released or has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An answer of the manager."""
+
+    verdict: Verdict
+    leave: tuple[str, ...] = ()
+    """Models that whoever is told so has to unload now, and then say `left`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Model:
+    """A model that takes memory: it is loaded or being loaded, or has not left yet."""
+
+    name: str
+    nbytes: int
+    wanted: int
+    """When it was wanted last, in the manager's own count."""
+    loading: bool = True
+    leases: int = 0
+    leaving: bool = False
+    """It gets no more leases, and has to be unloaded when it has none."""
+    fresh: bool = True
+    """It has not been leased since it was loaded."""
+
+    @property
+    def idle(self) -> bool:
+        return not (self.loading or self.leases or self.leaving)
+
+
+class ModelManager:
+    """Decides who is in memory on one device, within a budget in bytes.
+
+    Not locked: the engine calls it under its own lock, and carries out what it says. The model that was wanted longest
+    ago leaves first; one that is leased leaves only after its last lease. Who waits for room gets it before others.
+
+    >>> manager = ModelManager(1_000, sizes={"a": 600, "b": 600})
+    >>> manager.ask("a").verdict.value
+    'load'
+    >>> manager.loaded("a", lease=True)
+    ()
+    >>> manager.ask("b")  # "a" is at work: it leaves behind that
+    Decision(verdict=<Verdict.WAIT: 'wait'>, leave=())
+    >>> manager.release("a")
+    ('a',)
+    >>> manager.left("a")
+    >>> manager.ask("b").verdict.value
+    'load'
+    """
+
+    def __init__(self, budget_bytes: int, *, sizes: dict[str, int] | None = None) -> None:
+        """`sizes` are those that are known; others are learnt."""
+        self._budget_bytes = budget_bytes
+        self._sizes = dict(sizes or {})
+        self._learnt: set[str] = set()
+        self._present: dict[str, _Model] = {}
+        self._queue: list[str] = []
+        """Who waits for room; those in front get it first."""
+        self._count = count()
+        self._hits = self._loads = self._swaps = self._waits = 0
+        self._peak_bytes = 0
+
+    def ask(self, name: str) -> Decision:
+        """Ask for a lease of a model.
+
+        Raises:
+            ModelTooLargeError: it is larger than the whole budget.
+        """
+        model = self._present.get(name)
+        if model is not None:
+            if model.loading or model.leaving:
+                return self._wait()
+            self._lease(model)
+            self._hits += 1
+            return Decision(Verdict.LEASED)
+        if name not in self._queue:
+            self._queue.append(name)
+        if self.size_of(name) > self._budget_bytes:
+            self._queue.remove(name)
+            self.check(name)
+        ahead = sum(self.size_of(one) for one in self._queue[: self._queue.index(name)])
+        if self._fits(name, ahead):
+            self._begin(name)
+            return Decision(Verdict.LOAD)
+        return self._wait(self._make_leave(self._victims(self._missing(name, ahead))))
+
+    def prefetch(self, name: str, *, wanted: Collection[str] = ()) -> Decision:
+        """Ask to have a model loaded before anybody needs it; nobody who is `wanted` leaves for it."""
+        if name in self._present or self._queue or self.size_of(name) > self._budget_bytes:
+            return Decision(Verdict.WAIT)
+        if self._fits(name, 0):
+            self._begin(name)
+            return Decision(Verdict.LOAD)
+        missing = self._missing(name, 0)
+        idle = [one for one in self._oldest_first() if one.idle and not one.fresh and one.name not in wanted]
+        if sum(one.nbytes for one in idle) < missing:
+            return Decision(Verdict.WAIT)
+        self._queue.append(name)
+        return Decision(Verdict.WAIT, self._make_leave(_enough(idle, missing)))
+
+    def check(self, name: str) -> None:
+        """Raise if a model can never be loaded.
+
+        Raises:
+            ModelTooLargeError: it is larger than the whole budget; says both sizes.
+        """
+        nbytes = self._sizes.get(name, 0)
+        if nbytes > self._budget_bytes:
+            how = "takes" if name in self._learnt else "is said to take"
+            raise ModelTooLargeError(
+                f"model {name!r} {how} {amount(nbytes)}, and the memory budget for all models is"
+                f" {amount(self._budget_bytes)}; pass a larger memory_budget=, or leave the model out"
+            )
+
+    def loaded(self, name: str, nbytes: int | None = None, *, lease: bool = False) -> tuple[str, ...]:
+        """Say that a model is there, and its size where that was measured; return who has to leave for it.
+
+        With `lease` whoever has loaded it has a lease too, so that nobody can put it out before it has answered.
+        """
+        model = self._present[name]
+        model.loading = False
+        if lease:
+            self._lease(model)
+        return self.measured(name, nbytes, exactly=True) if nbytes is not None else ()
+
+    def failed(self, name: str) -> None:
+        """Say that a model could not be loaded, or its load was ended."""
+        del self._present[name]
+
+    def release(self, name: str) -> tuple[str, ...]:
+        """Give a lease back; return the model if it has to leave now."""
+        model = self._present[name]
+        model.leases -= 1
+        return (name,) if model.leaving and not model.leases else ()
+
+    def left(self, name: str) -> None:
+        """Say that a model is unloaded."""
+        del self._present[name]
+        self._swaps += 1
+
+    def want(self, names: Iterable[str]) -> None:
+        """Say for which models rows have come: they leave after those for which none has."""
+        for name in names:
+            if (model := self._present.get(name)) is not None:
+                model.wanted = next(self._count)
+
+    def measured(self, name: str, nbytes: int, *, exactly: bool = False) -> tuple[str, ...]:
+        """Learn how much a model takes; return who has to leave since the budget is exceeded, the model too if need be.
+
+        Sizes grow with what models do; `exactly` lets them become smaller, as at the end of a load.
+        """
+        model = self._present[name]
+        if not (exactly or nbytes > model.nbytes):
+            return ()
+        model.nbytes = nbytes
+        self._sizes[name] = nbytes if exactly else max(nbytes, self._sizes.get(name, 0))
+        self._learnt.add(name)
+        self._peak_bytes = max(self._peak_bytes, self.used_bytes)
+        others = self._victims(self.used_bytes - self._leaving_bytes - self._budget_bytes, but=model)
+        if model.loading:
+            others = [one for one in others if one.idle]
+        gone = self._make_leave(others)
+        if self.used_bytes - self._leaving_bytes <= self._budget_bytes:
+            return gone
+        if model.loading:
+            # Those that are left are at work: it is loaded again when they have left. It may need much more by then.
+            self._sizes[name] = max(nbytes, min(2 * nbytes, self._budget_bytes))
+            return (*gone, name)
+        return (*gone, *self._make_leave([model]))
+
+    def is_ready(self, name: str) -> bool:
+        """Whether a lease would be given at once."""
+        model = self._present.get(name)
+        return model is not None and not model.loading and not model.leaving
+
+    def victims(self, name: str) -> tuple[str, ...]:
+        """Return who would have to leave for a model; nobody where it is there, or is too large in any case."""
+        if name in self._present or self.size_of(name) > self._budget_bytes:
+            return ()
+        return tuple(model.name for model in self._victims(self._missing(name, 0)))
+
+    def size_of(self, name: str) -> int:
+        """Return what a model takes, as far as that is known; else as much as the largest, or all that there is."""
+        known = self._sizes.get(name)
+        if known is not None:
+            return known
+        return min(max(self._sizes.values(), default=self._budget_bytes), self._budget_bytes)
+
+    @property
+    def used_bytes(self) -> int:
+        """What is in memory, what is being loaded and what has not left yet."""
+        return sum(model.nbytes for model in self._present.values())
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The models that take memory."""
+        return tuple(self._present)
+
+    def statistics(self) -> ManagerStatistics:
+        """Return who is there and what happened so far."""
+        return ManagerStatistics(
+            budget_bytes=self._budget_bytes,
+            nbytes=self.used_bytes,
+            peak_bytes=self._peak_bytes,
+            copies=sum(not model.loading for model in self._present.values()),
+            hits=self._hits,
+            loads=self._loads,
+            swaps=self._swaps,
+            waits=self._waits,
+        )
+
+    @property
+    def _leaving_bytes(self) -> int:
+        return sum(model.nbytes for model in self._present.values() if model.leaving)
+
+    def _wait(self, leave: tuple[str, ...] = ()) -> Decision:
+        self._waits += 1
+        return Decision(Verdict.WAIT, leave)
+
+    def _lease(self, model: _Model) -> None:
+        model.leases += 1
+        model.fresh = False
+        model.wanted = next(self._count)
+
+    def _begin(self, name: str) -> None:
+        if name in self._queue:
+            self._queue.remove(name)
+        self._present[name] = _Model(name, self.size_of(name), next(self._count))
+        self._loads += 1
+        self._peak_bytes = max(self._peak_bytes, self.used_bytes)
+
+    def _fits(self, name: str, ahead: int) -> bool:
+        return self.used_bytes + ahead + self.size_of(name) <= self._budget_bytes
+
+    def _missing(self, name: str, ahead: int) -> int:
+        """Return the bytes that have to become free beyond those that are about to."""
+        return self.used_bytes - self._leaving_bytes + ahead + self.size_of(name) - self._budget_bytes
+
+    def _oldest_first(self) -> list[_Model]:
+        return sorted(self._present.values(), key=lambda model: model.wanted)
+
+    def _victims(self, missing: int, *, but: _Model | None = None) -> list[_Model]:
+        """Choose who leaves: idle ones first, then those at work; not those that have never been used."""
+        there = [model for model in self._oldest_first() if not (model.loading or model.leaving) and model is not but]
+        rank = sorted(there, key=lambda model: (model.fresh, not model.idle))
+        return _enough(rank, missing)
+
+    def _make_leave(self, models: Iterable[_Model]) -> tuple[str, ...]:
+        """Have models leave; return those that can at once."""
+        now = []
+        for model in models:
+            model.leaving = True
+            if not model.leases:
+                now.append(model.name)
+        return tuple(now)
+
+
+def _enough(models: Iterable[_Model], nbytes: int) -> list[_Model]:
+    """Return the first of some models, as many as have so many bytes together."""
+    chosen = []
+    for model in models:
+        if nbytes <= 0:
+            break
+        chosen.append(model)
+        nbytes -= model.nbytes
+    return chosen
