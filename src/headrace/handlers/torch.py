@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.errors import ModelLoadError, PlanError
 from headrace.handlers.packages import require
+from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
 
@@ -128,21 +129,22 @@ class TorchModelHandler(ModelHandler[Any]):
         self.check()
         import torch
 
-        device = self._device(torch)
+        device = device_of(self.device, needed_by="TorchModelHandler")
         module = self.model if not self.paths else self._load(torch, device)
         module = module.to(device) if "exported_path" not in self.paths else module
         if self.dtype is not None:
-            module = module.to(_named_dtype(torch, self.dtype))
+            module = module.to(dtype_of(self.dtype, needed_by="TorchModelHandler"))
         if "exported_path" not in self.paths:  # an exported program is in evaluation mode, and refuses eval()
             module.eval()
+        settle(device)
         return torch.compile(module) if self.compile else module
 
     def run_inference(self, batch: Any, model: Any, inference_args: Mapping[str, Any] | None = None) -> Any:
         import torch
 
-        device = self._device(torch)
+        device = device_of(self.device, needed_by="TorchModelHandler")
         args = dict(inference_args or {})
-        with torch.inference_mode():
+        with torch.inference_mode(), stream_of_thread(device):
             if self.inference_fn is not None:
                 return self.inference_fn(self._tensors(batch, model, torch, device, strict=False), model, device, args)
             tensors = self._tensors(batch, model, torch, device, strict=True)
@@ -152,10 +154,7 @@ class TorchModelHandler(ModelHandler[Any]):
         return answers
 
     def unload(self, model: Any) -> None:
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        release_cache()
 
     def _load(self, torch: Any, device: Any) -> Any:
         ((source, url),) = self.paths.items()
@@ -179,29 +178,12 @@ class TorchModelHandler(ModelHandler[Any]):
             raise ModelLoadError(f"cannot load {url}: {type(error).__name__}: {error}") from error
         return module
 
-    def _device(self, torch: Any) -> Any:
-        if self.device != "auto":
-            try:
-                device = torch.device(self.device)
-            except RuntimeError:
-                raise PlanError(
-                    f"TorchModelHandler: there is no device {self.device!r}; use 'auto', 'cpu', 'cuda', 'cuda:1', 'mps'"
-                ) from None
-            if device.type == "cuda" and not torch.cuda.is_available():
-                raise PlanError(
-                    f"TorchModelHandler: device={self.device!r}, but PyTorch finds no CUDA here; use 'auto' or 'cpu'"
-                )
-            return device
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
     def _tensors(self, batch: Any, model: Any, torch: Any, device: Any, *, strict: bool) -> Any:
         """Return arrays as tensors on the device; what cannot be one is refused if `strict`, else passed as it is."""
         if isinstance(batch, dict):
             return {name: self._tensors(part, model, torch, device, strict=strict) for name, part in batch.items()}
         if isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
-            return self._tensor(batch, model, torch).to(device, non_blocking=True)
+            return tensor_on(device, batch, self._dtype_for(batch, model, torch))
         if not strict:
             return batch
         if isinstance(batch, list):
@@ -213,11 +195,10 @@ class TorchModelHandler(ModelHandler[Any]):
             raise ValueError("rows of different shapes, or with nulls, do not make one tensor; pad them first")
         raise PlanError(f"a PyTorch module takes numbers, not {type(first).__name__}: pass inference_fn=")
 
-    def _tensor(self, array: NDArray[Any], model: Any, torch: Any) -> Any:
-        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+    def _dtype_for(self, array: NDArray[Any], model: Any, torch: Any) -> Any:
         if self.input_dtype is not None:
-            return tensor.to(_named_dtype(torch, self.input_dtype))
-        return tensor.to(_own_dtype(torch, model)) if tensor.is_floating_point() else tensor
+            return dtype_of(self.input_dtype, needed_by="TorchModelHandler")
+        return _own_dtype(torch, model) if array.dtype.kind == "f" else None
 
 
 def _other_kind(url: str, source: str, kind: str) -> str:
@@ -264,10 +245,3 @@ def _load_exported(torch: Any, path: Path, device: Any) -> Any:
 def _own_dtype(torch: Any, model: Any) -> Any:
     parameters = (p.dtype for p in model.parameters() if p.is_floating_point())
     return next(parameters, torch.float32)
-
-
-def _named_dtype(torch: Any, name: str) -> Any:
-    dtype = getattr(torch, str(name).removeprefix("torch."), None)
-    if not isinstance(dtype, torch.dtype):
-        raise PlanError(f"TorchModelHandler: {name!r} is no dtype of PyTorch; such are float32, bfloat16, float16")
-    return dtype
