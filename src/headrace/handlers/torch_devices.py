@@ -94,10 +94,11 @@ def stream_of_thread(device: Any) -> Iterator[None]:
         return
     import torch
 
+    cuda: Any = torch.cuda
     streams: dict[Any, Any] = _OF_THREAD.__dict__.setdefault("streams", {})
     if device not in streams:
-        streams[device] = torch.cuda.Stream(device)
-    with torch.cuda.stream(streams[device]):
+        streams[device] = cuda.Stream(device)
+    with cuda.stream(streams[device]):
         yield
         streams[device].synchronize()  # the answers will be read on another stream
 

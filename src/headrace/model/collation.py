@@ -62,7 +62,7 @@ def _holding(value: float, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.result_type(dtype, np.min_scalar_type(value))
 
 
-def _rows(arrays: Sequence[Any]) -> list[NDArray[Any]]:
+def _rows(arrays: Sequence[Any] | NDArray[Any]) -> list[NDArray[Any]]:
     """Return rows as arrays that differ in their lengths only; what is empty takes the others' shape."""
     if any(row is None for row in arrays):
         raise ValueError("a row is null, and has no length; fill it, or filter it out")
