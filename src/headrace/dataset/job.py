@@ -207,7 +207,7 @@ def explained(plan: Plan, *, format: str, num_cpus: int | None) -> str:
     Raises:
         PlanError: there is no such format, or something is wrong with the plan.
     """
-    from headrace.engine.options import available_cores
+    from headrace.model.cores import available_cores
     from headrace.plan.rules import optimised
 
     if format not in ("text", "json"):

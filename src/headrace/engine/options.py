@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from headrace.engine.commit.failures import FailureLimit
 from headrace.engine.container import available_memory
 from headrace.errors import PlanError
 from headrace.metrics.quantities import nbytes_of
+from headrace.model.cores import available_cores
 from headrace.records.first_rows import HOPELESS_ROWS
 
 if TYPE_CHECKING:
@@ -100,10 +100,3 @@ def _bytes(name: str, given: int | str | None) -> int | None:
         return nbytes_of(given)
     except ValueError as error:
         raise PlanError(f"{name}: {error}") from error
-
-
-def available_cores() -> int:
-    """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

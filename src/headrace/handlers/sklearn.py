@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from headrace.errors import MissingDependencyError, ModelLoadError, PlanError, suggestion
+from headrace.handlers.features import in_order
 from headrace.handlers.packages import require
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
-from headrace.model.inputs import column_array, is_numeric, matrix, select
+from headrace.model.inputs import column_array, is_numeric, matrix
 
 if TYPE_CHECKING:
     import os
@@ -208,7 +209,7 @@ def _features(batch: Any, model: Any) -> Any:
         raise PlanError("SklearnModelHandler takes inputs= as column names, or a mapping from feature names to columns")
     names = getattr(model, "feature_names_in_", None)
     if names is not None:
-        batch = _in_order(batch, [str(name) for name in names])
+        batch = in_order(batch, [str(name) for name in names])
         if _looks_for_names(model) or not all(is_numeric(type_) for type_ in batch.schema.types):
             require("pandas", package="pandas", extra="pandas", needed_by="a model that looks for columns by name")
             return batch.to_pandas()
@@ -253,18 +254,6 @@ def _reads_texts(model: Any) -> bool:
 
 def _is_vectors(batch: pa.RecordBatch) -> bool:
     return batch.num_columns == 1 and column_array(batch.column(0).slice(0, 1)).ndim > 1
-
-
-def _in_order(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-    present = batch.schema.names
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise PlanError(
-            f"the model was fitted on columns {', '.join(names)}; {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not among those given ({', '.join(present)}). Columns of other "
-            f"names go in as inputs={{{names[0]!r}: 'your column', …}}"
-        )
-    return select(batch, names, step="run_inference")
 
 
 def _looks_for_names(model: Any) -> bool:

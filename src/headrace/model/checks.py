@@ -10,13 +10,15 @@ from headrace.model.handler import ModelHandler, accepts_inference_args
 from headrace.model.scales import check_scales
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from headrace.plan.nodes import BatchLimits, InferenceSpec
 
 INPUT_FORMATS = ("auto", "pandas", "pyarrow")
 
 
-def check_spec(spec: InferenceSpec, stage: str = "run_inference") -> None:
-    """Raise if a model stage cannot work as it stands; loads nothing.
+def check_spec(spec: InferenceSpec, stage: str = "run_inference", columns: Sequence[str] | None = None) -> None:
+    """Raise if a model stage cannot work as it stands, behind these `columns` (None: nothing is known of them).
 
     >>> from headrace.plan.nodes import BatchLimits, InferenceSpec
     >>> check_spec(InferenceSpec(handler="model.pkl"))
@@ -38,6 +40,17 @@ def check_spec(spec: InferenceSpec, stage: str = "run_inference") -> None:
             f"{type(spec.handler).__name__}.run_inference takes none; add the parameter to it, or leave them out"
         )
     run_check(spec.handler, stage)
+    names = _names_given(spec, columns)
+    if names is not None:
+        _run(lambda: spec.handler.check_columns(names), spec.handler, stage, "check_columns")
+
+
+def _names_given(spec: InferenceSpec, columns: Sequence[str] | None) -> list[str] | None:
+    """Return the names under which a handler gets its columns; None where they are unknown, or do not reach it."""
+    if isinstance(spec.inputs, str):
+        return None
+    given = columns if spec.inputs is None else spec.inputs
+    return None if given is None else list(given)
 
 
 def run_check(handler: ModelHandler[Any], stage: str = "run_inference") -> None:
@@ -47,12 +60,16 @@ def run_check(handler: ModelHandler[Any], stage: str = "run_inference") -> None:
         PlanError: it raised something that is no error of Headrace's.
         HeadraceError: what the handler found.
     """
+    _run(handler.check, handler, stage, "check")
+
+
+def _run(check: Callable[[], None], handler: ModelHandler[Any], stage: str, name: str) -> None:
     try:
-        handler.check()
+        check()
     except HeadraceError:
         raise
     except Exception as error:
-        raise PlanError(f"stage {stage!r}: {type(handler).__name__}.check() says: {error}") from error
+        raise PlanError(f"stage {stage!r}: {type(handler).__name__}.{name}() says: {error}") from error
 
 
 def _check_handler(handler: Any, stage: str) -> None:

@@ -67,6 +67,13 @@ class ModelHandler(ABC, Generic[ModelT]):
         Called when the plan is checked, before any data is read.
         """
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise a clear error if columns of these names are not what the model takes.
+
+        Called behind `check`, where the names are known before any data is read: those that `inputs=` gives as a list
+        or as the keys of a mapping, else all columns. A model file may be opened to know what it wants.
+        """
+
     def preload(self) -> None:
         """Import what `load_model` will need, in a thread, while the plan is still being checked; load nothing.
 

@@ -10,31 +10,35 @@ from headrace.plan.nodes import Read, RunInference, Write
 from headrace.plan.schemas import columns_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.plan.graph import Plan
     from headrace.plan.nodes import InferenceSpec
 
 
 def check_plan(
-    plan: Plan, *, check_spec: Callable[[InferenceSpec, str], None], check_travel: Callable[[Any, str], None]
+    plan: Plan,
+    *,
+    check_spec: Callable[[InferenceSpec, str, Sequence[str] | None], None],
+    check_travel: Callable[[Any, str], None],
 ) -> None:
     """Find what is wrong with a plan without reading data.
 
-    `check_spec` looks at handlers and `check_travel` at what must reach a worker process; both come from the layers
-    above.
+    `check_spec` looks at handlers, given the columns in front of them where these are known, and `check_travel` at what
+    must reach a worker process; both come from the layers above.
 
     Raises:
         PlanError: a column that is not there, two outputs in one folder, an output inside the input, a handler whose
             settings contradict each other or that cannot reach its worker.
         ModelLoadError: a model file is missing.
     """
-    columns_after(plan)
+    known = columns_after(plan)
     _check_outputs(plan)
     for node in plan.nodes:
         name = plan.name_of(node)
         if isinstance(node, RunInference):
-            check_spec(node.spec, name)
+            columns = known[id(node.upstream)]
+            check_spec(node.spec, name, None if columns is None else list(columns))
             if node.isolation == "process":
                 check_travel(node.spec.handler, f"handler of step {name!r}")
         elif getattr(node, "isolation", None) == "process":
