@@ -19,10 +19,13 @@ import headrace
 from headrace import errors, testing
 from headrace.cli.main import commands
 from headrace.dataset.iteration import Iteration
+from headrace.handlers.catboost import CatBoostModelHandler
 from headrace.handlers.function import FunctionModelHandler
+from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.sklearn import SklearnModelHandler
 from headrace.handlers.torch import TorchModelHandler
+from headrace.handlers.xgboost import XGBoostModelHandler
 from headrace.metrics import statistics
 from headrace.metrics.report import Report
 from headrace.model.handler import ModelHandler
@@ -72,6 +75,9 @@ def pages() -> dict[str, str]:
                 SklearnModelHandler,
                 OnnxModelHandler,
                 TorchModelHandler,
+                XGBoostModelHandler,
+                LightGBMModelHandler,
+                CatBoostModelHandler,
                 FunctionModelHandler,
             ],
         ),

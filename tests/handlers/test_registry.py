@@ -7,11 +7,14 @@ import pytest
 
 from headrace.errors import PlanError
 from headrace.handlers import registry
+from headrace.handlers.catboost import CatBoostModelHandler
 from headrace.handlers.function import FunctionModelHandler
+from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.registry import KINDS, installed, make_handler
 from headrace.handlers.sklearn import SklearnModelHandler
 from headrace.handlers.torch import TorchModelHandler
+from headrace.handlers.xgboost import XGBoostModelHandler
 
 STEPS = """
 import headrace.model.handler as handler
@@ -49,6 +52,9 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("sklearn:s3://bucket/m.skops", SklearnModelHandler, "s3://bucket/m.skops"),
         ("torchscript:m.pt", TorchModelHandler, "m.pt"),
         ("torch-export:m.pt2", TorchModelHandler, "m.pt2"),
+        ("xgboost:m.ubj", XGBoostModelHandler, "m.ubj"),
+        ("lightgbm:m.txt", LightGBMModelHandler, "m.txt"),
+        ("catboost:m.cbm", CatBoostModelHandler, "m.cbm"),
     ],
 )
 def test_kinds_with_a_path(model: str, handler_class: type, file: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -83,3 +84,26 @@ def test_what_can_work_passes(spec: dict[str, Any]) -> None:
 def test_the_handlers_own_check_is_asked() -> None:
     with pytest.raises(MissingDependencyError, match=r"pip install 'headrace\[torch\]'"):
         check_spec(InferenceSpec(handler=Unready()))
+
+
+class Fitted(Upper):
+    def check_columns(self, columns: Sequence[str]) -> None:
+        raise ValueError(f"told of {', '.join(columns)}")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "columns", "told"),
+    [
+        (None, ["id", "a"], "id, a"),
+        (("a", "b"), None, "a, b"),
+        ({"x": "a", "y": ["b", "c"]}, ["id", "a", "b", "c"], "x, y"),
+    ],
+)
+def test_handlers_are_told_the_names_that_they_will_see(inputs: Any, columns: list[str] | None, told: str) -> None:
+    with pytest.raises(PlanError, match=rf"stage 'score': Fitted.check_columns\(\) says: told of {told}$"):
+        check_spec(InferenceSpec(handler=Fitted(), inputs=inputs), "score", columns)
+
+
+@pytest.mark.parametrize(("inputs", "columns"), [(None, None), ("a", ["id", "a"])])
+def test_handlers_that_see_no_names_are_told_none(inputs: Any, columns: list[str] | None) -> None:
+    check_spec(InferenceSpec(handler=Fitted(), inputs=inputs), "score", columns)

@@ -68,6 +68,14 @@ class XGBoostModelHandler(BoostingModelHandler):
             raise PlanError(f"XGBoostModelHandler: iteration_range={iteration_range!r} is neither 'best' nor (0, 100)")
         self.best, self.missing, self.device = best, missing, device
 
+    def check(self) -> None:
+        super().check()
+        if self.method in ("leaf", "contributions") and self.iteration_range is not None and self.iteration_range[0]:
+            raise PlanError(
+                f"XGBoostModelHandler: method={self.method!r} takes the first rounds only, as in iteration_range=(0, "
+                f"{self.iteration_range[1]}), and was given {self.iteration_range}"
+            )
+
     def open_model(self, path: str) -> Any:
         import xgboost
 
@@ -142,7 +150,7 @@ class XGBoostModelHandler(BoostingModelHandler):
             }
         )
         # XGBoost takes dictionaries of text from Arrow, and all other categories from pandas.
-        texts = all(known is None or is_text(known) for known in categories)
+        texts = all(known is None or is_text(known.type) for known in categories)
         return table if texts else table.to_pandas()
 
 
@@ -162,29 +170,26 @@ def _classes(values: NDArray[Any], model: Any) -> NDArray[Any]:
     return classes_of(values)
 
 
-def _categories(model: Any) -> list[pa.DataType | None]:
-    """Return for each feature the type of the categories that the model keeps; None for numbers, and where it keeps none."""
-    types = model.feature_types or []
-    if "c" not in types or not hasattr(model, "get_categories"):
+def _categories(model: Any) -> list[pa.Array | None]:
+    """Return the categories that the model keeps for each feature; None for numbers, and where it keeps none."""
+    if "c" not in (model.feature_types or ()) or not hasattr(model, "get_categories"):
         return [None] * model.num_features()
     kept = model.get_categories(export_to_arrow=True)
-    if kept.empty():
-        return [None] * model.num_features()
-    return [None if values is None else values.type for _, values in kept.to_arrow()]
+    return [None] * model.num_features() if kept.empty() else [values for _, values in kept.to_arrow()]
 
 
-def _coded(column: pa.Array, name: str, known: pa.DataType) -> pa.DictionaryArray:
+def _coded(column: pa.Array, name: str, known: pa.Array) -> pa.DictionaryArray:
     """Return a column of categories as a dictionary; XGBoost finds the model's own codes for them.
 
     Raises:
         ValueError: they are of another kind than those that the model was fitted on.
     """
-    given = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_null(given):
-        return pa.nulls(len(column), known).dictionary_encode()
-    if is_text(given) != is_text(known):
-        raise ValueError(
-            f"feature {name!r} takes categories of the type {described(known)} and was given {described(given)}"
-        )
     values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    return values.cast(pa.string() if is_text(known) else known).dictionary_encode()
+    if values.null_count == len(values):  # XGBoost refuses a dictionary without entries
+        return pa.DictionaryArray.from_arrays(pa.nulls(len(values), pa.int32()), known)
+    if is_text(values.type) != is_text(known.type):
+        raise ValueError(
+            f"feature {name!r} takes categories of the type {described(known.type)} and was given "
+            f"{described(values.type)}"
+        )
+    return values.cast(pa.string() if is_text(known.type) else known.type).dictionary_encode()
