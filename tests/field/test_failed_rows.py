@@ -36,9 +36,8 @@ def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one() -> None:
     assert stayed > 0
     with pytest.raises(TooManyFailuresError, match="max_failed_ratio=0.05"):
         job.run(on_error="dead_letter", max_failed_ratio=0.05)
-    job.run(
-        on_error="dead_letter", max_failed_rows=300, max_failed_ratio=0.11
-    )  # 10 % at the end, more by chance before
+    # 10 % fail, but of the rows that are done at some moment it may be more
+    job.run(on_error="dead_letter", max_failed_rows=300, max_failed_ratio=0.11)
     assert [row["id"] for row in rows_in()] == [i for i in range(3_000) if i % 10 != 3]
     assert [json.loads(json.dumps(letter["row"])) for letter in rows_in("out/_dead_letters")] == [
         {"id": i} for i in range(3, 3_000, 10)
