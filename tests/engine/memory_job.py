@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 
 import headrace as hr
 from headrace.dataset.job import Job
+
+Isolation = Literal["thread", "process"]
 
 CELL_BYTES = 200_000_000
 
@@ -61,10 +63,17 @@ class SlowSink:
     def rewrite(self, receipt: str, schema: pa.Schema, staging: str) -> None: ...
 
 
-def make_giant(folder: Path, source: str, sink: str) -> None:
+def noise() -> str:
+    """Return a cell that nothing makes smaller by much."""
+    codes = np.random.default_rng(0).integers(ord("0"), ord("Z"), CELL_BYTES, dtype=np.uint8)
+    return codes.tobytes().decode()
+
+
+def make_giant(folder: Path, source: str, kind: str, *_: str) -> None:
     """Write 2,000 rows, of which one has a cell of 200 MB."""
     path = folder / f"in.{source}"
-    cell = ("lorem ipsum dolor sit amet " * (CELL_BYTES // 27 + 1))[:CELL_BYTES]
+    text = ("lorem ipsum dolor sit amet " * (CELL_BYTES // 27 + 1))[:CELL_BYTES]
+    cell = noise() if kind == "noise" else text
     rows = [(i, cell if i == 1_000 else f"small {i}") for i in range(2_000)]
     if source == "parquet":
         pq.write_table(pa.table({"id": [i for i, _ in rows], "text": [text for _, text in rows]}), path)
@@ -76,12 +85,12 @@ def make_giant(folder: Path, source: str, sink: str) -> None:
             file.write(form.format(*row))
 
 
-def giant(folder: Path, source: str, sink: str) -> Job:
+def giant(folder: Path, source: str, kind: str, sink: str, isolation: Isolation = "thread") -> Job:
     """One cell of 200 MB among 2,000 rows, through a step and a model."""
     read = {"csv": hr.read_csv, "json": hr.read_json, "parquet": hr.read_parquet}[source]
-    # In a thread: on a slow machine a worker process would join at some time, or not.
-    ds = read(str(folder / f"in.{source}")).map(lambda row: {**row, "length": len(row["text"])}, isolation="thread")
-    ds = ds.run_inference(Length(), inputs="length")
+    # Not left open: on a slow machine a worker process would join at some time, or not.
+    ds = read(str(folder / f"in.{source}")).map(lambda row: {**row, "length": len(row["text"])}, isolation=isolation)
+    ds = ds.run_inference(Length(), inputs="length", isolation=isolation)
     write = {"csv": ds.write_csv, "json": ds.write_json, "parquet": ds.write_parquet}[sink]
     return write(str(folder / "out"))
 

@@ -28,19 +28,26 @@ def taken(kind: str, folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("source", "sink"),
+    ("source", "kind", "sink"),
     [
-        ("csv", "csv"),
-        ("csv", "parquet"),
-        ("json", "json"),
-        ("json", "csv"),
-        ("parquet", "parquet"),
-        ("parquet", "json"),
+        ("csv", "text", "csv"),
+        ("csv", "noise", "parquet"),
+        ("json", "noise", "json"),
+        ("json", "text", "parquet"),
+        ("parquet", "noise", "parquet"),
+        ("parquet", "noise", "csv"),
     ],
 )
-def test_a_cell_of_200_mb(tmp_path: Path, source: str, sink: str) -> None:
-    phase("make", "giant", tmp_path, source, sink)
-    run = taken("giant", tmp_path, source, sink)
+def test_a_cell_of_200_mb(tmp_path: Path, source: str, kind: str, sink: str) -> None:
+    phase("make", "giant", tmp_path, source, kind)
+    run = taken("giant", tmp_path, source, kind, sink)
+    assert run["rows"] == 2_000
+    assert run["peak_bytes"] < LIMIT_BYTES
+
+
+def test_a_cell_of_200_mb_in_worker_processes(tmp_path: Path) -> None:
+    phase("make", "giant", tmp_path, "csv", "noise")
+    run = taken("giant", tmp_path, "csv", "noise", "parquet", "process")
     assert run["rows"] == 2_000
     assert run["peak_bytes"] < LIMIT_BYTES
 

@@ -157,6 +157,15 @@ def test_parquet_compression(tmp_path: Path, compression: str) -> None:
     assert found == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
 
 
+@pytest.mark.parametrize(
+    ("cell", "packed"), [(np.random.default_rng(0).bytes(2**20) * 33, False), (b"a" * 2**25, True)]
+)
+def test_parquet_packs_a_giant_where_that_makes_less_of_it(tmp_path: Path, cell: bytes, packed: bool) -> None:
+    path = write(ParquetSink(str(tmp_path)), pa.record_batch({"id": [1], "cell": [cell + b"."]}))
+    assert (pq.read_metadata(path).row_group(0).column(1).compression == "SNAPPY") is packed
+    assert pq.read_table(path)["cell"].to_pylist() == [cell + b"."]
+
+
 def test_parquet_compression_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="zsdt"):
         ParquetSink(str(tmp_path), compression="zsdt").check(pa.schema({"x": pa.int64()}))

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES = 4 * 2**20
 ROW_GROUP_ROWS = 1_048_576
 SAMPLE_ROWS = 10_000
+WORTHWHILE_SHARE = 0.9
+"""A giant that compression does not bring below this is written as it is: packing takes as much memory again."""
+PROBES, PROBE_BYTES = 16, 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +113,23 @@ class ParquetSink:
         schema: pa.Schema,
         *,
         dictionary: bool | list[str],
-        giants: bool = False,
+        giants: pa.Table | None = None,
     ) -> pa.parquet.ParquetWriter:
-        """Open pyarrow's writer with this sink's options."""
+        """Open pyarrow's writer with this sink's options, as suits `giants` where the file begins with some."""
         import pyarrow.parquet as pq
 
-        level = self.compression_level
-        if level is None and self.compression == "zstd":
+        compression, level = self.compression, self.compression_level
+        if level is None and compression == "zstd":
             level = 1
-        # Of a giant value Arrow makes six copies for statistics, and one more for the older kind of page.
-        options = {"write_statistics": False, "data_page_version": "2.0"} if giants else {}
+        options: dict[str, Any] = {}
+        if giants is not None:
+            # Of a giant value Arrow makes six copies for statistics, and one more for the older kind of page.
+            options = {"write_statistics": False, "data_page_version": "2.0"}
+            if not worth_packing(giants, compression):
+                compression, level = "none", None
         try:
             return pq.ParquetWriter(
-                path,
-                schema,
-                compression=self.compression,
-                compression_level=level,
-                use_dictionary=dictionary,
-                **options,
+                path, schema, compression=compression, compression_level=level, use_dictionary=dictionary, **options
             )
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise SinkError(f"{self.name}: {error}") from error
@@ -191,12 +193,9 @@ class ParquetPart:
         table = pa.Table.from_batches(self._batches, schema=self._schema)
         try:
             if self._writer is None:
-                self._writer = self._sink.writer(
-                    self._path,
-                    self._schema,
-                    dictionary=worth_a_dictionary(table),
-                    giants=table.nbytes > GIANT_BYTES,
-                )
+                giants = table if table.nbytes > GIANT_BYTES else None
+                dictionary = worth_a_dictionary(table)
+                self._writer = self._sink.writer(self._path, self._schema, dictionary=dictionary, giants=giants)
             self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         except OSError as error:
             raise cannot_write(self._where, error) from error
@@ -225,6 +224,22 @@ def worth_a_dictionary(table: pa.Table) -> list[str]:
             if len(sample) and _distinct(sample) < len(sample) / 2:
                 chosen.append(name)
     return chosen
+
+
+def worth_packing(table: pa.Table, compression: str) -> bool:
+    """Say whether compression makes less of a table's largest buffer, told from pieces of it.
+
+    >>> worth_packing(pa.table({"x": ["always the same " * 100_000]}), "snappy")
+    True
+    """
+    if compression.lower() == "none":
+        return False
+    buffers = (b for column in table.columns for chunk in column.chunks for b in chunk.buffers() if b is not None)
+    largest = max(buffers, key=lambda buffer: int(buffer.size))
+    step = max(PROBE_BYTES, largest.size // PROBES)
+    sample = b"".join(largest.slice(at, min(PROBE_BYTES, largest.size - at)) for at in range(0, largest.size, step))
+    packed = pa.Codec(compression.lower()).compress(sample)
+    return len(packed) < WORTHWHILE_SHARE * len(sample)
 
 
 def _distinct(sample: pa.Array) -> int:

@@ -203,11 +203,15 @@ class ParquetSource:
         import pyarrow.parquet as pq
 
         buffer_bytes = PAGE_BUFFER_BYTES if paged else 0
-        options: dict[str, Any] = {"buffer_size": buffer_bytes, "coerce_int96_timestamp_unit": int96_unit}
+        options: dict[str, Any] = {
+            "buffer_size": buffer_bytes,
+            "pre_buffer": is_url(path) and not paged,  # it reads ahead, and keeps what it has read
+            "coerce_int96_timestamp_unit": int96_unit,
+        }
         try:
             if is_url(path):
                 fs, inner = filesystem(path, self.fileset.storage_options)
-                return pq.ParquetFile(opened(fs, inner), pre_buffer=not paged, **options)
+                return pq.ParquetFile(opened(fs, inner), **options)
             return pq.ParquetFile(pa.OSFile(path), **options)
         except pa.ArrowInvalid as error:
             raise SourceError(
