@@ -45,9 +45,10 @@ def test_a_cell_of_200_mb(tmp_path: Path, source: str, kind: str, sink: str) -> 
     assert run["peak_bytes"] < LIMIT_BYTES
 
 
-def test_a_cell_of_200_mb_in_worker_processes(tmp_path: Path) -> None:
-    phase("make", "giant", tmp_path, "csv", "noise")
-    run = taken("giant", tmp_path, "csv", "noise", "parquet", "process")
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_a_cell_of_200_mb_in_worker_processes(tmp_path: Path, source: str) -> None:
+    phase("make", "giant", tmp_path, source, "noise")
+    run = taken("giant", tmp_path, source, "noise", "parquet", "process")
     assert run["rows"] == 2_000
     assert run["peak_bytes"] < LIMIT_BYTES
 

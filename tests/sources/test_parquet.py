@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import SchemaError, SourceError, UnknownColumnError
+from headrace.records.giants import GIANT_BYTES
 from headrace.records.tensors import object_array
 from headrace.sources import extents
 from headrace.sources import parquet as parquet_module
 from headrace.sources.assembly import Added
 from headrace.sources.listing import FileSet
-from headrace.sources.parquet import PARQUET_PATTERNS, ParquetSource
+from headrace.sources.parquet import PARQUET_PATTERNS, ParquetSource, let_go_of_pages
 from tests.sources.reading import read, read_from
 
 
@@ -121,3 +122,31 @@ def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
     pq.write_table(pa.table({"o": object_array([{1}])}), path)
     with pytest.raises(SourceError, match="column 'o' holds pickled Python objects"):
         source(path).schema()
+
+
+def test_what_is_left_behind_a_giant_is_read_before_that_is_sent_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    cells = ["x" * 100] * 60 + ["y" * (GIANT_BYTES + 1)] + ["z" * 100] * 40
+    pq.write_table(pa.table({"x": cells}), path, use_dictionary=False)
+    with pq.ParquetFile(path) as file:
+        batches = file.iter_batches(10, use_threads=False)
+        found = let_go_of_pages(batches, file.metadata.row_group(0).total_byte_size)
+        rows = 0
+        for batch in found:
+            assert batch["x"].to_pylist() == cells[rows : rows + batch.num_rows]
+            rows += batch.num_rows
+            if batch.nbytes > GIANT_BYTES:
+                assert next(batches, None) is None
+        assert rows == len(cells)
+
+
+def test_of_many_giants_one_at_a_time_is_read() -> None:
+    read_so_far: list[int] = []
+
+    def batches() -> Any:
+        for number in range(4):
+            read_so_far.append(number)
+            yield pa.record_batch({"x": ["y" * (GIANT_BYTES + 1)]})
+
+    for number, _ in enumerate(let_go_of_pages(batches(), 4 * GIANT_BYTES)):
+        assert len(read_so_far) <= min(4, number + 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from headrace.errors import SchemaError, SourceError
 from headrace.records.block import Block, Origin, Unit
+from headrace.records.giants import GIANT_BYTES
 from headrace.records.types import TypeQuarrelError, cast, has_objects, unify_types
 from headrace.sources import int96
 from headrace.sources.agreement import Sample, agree, in_threads, sampled, select_columns
@@ -144,7 +146,8 @@ class ParquetSource:
             self._check_times(file, number, names, extent.path)
             row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
             rows = max(1, min(BLOCK_BYTES // row_bytes, 1_000_000))
-            for batch in file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False):
+            batches = file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
+            for batch in let_go_of_pages(batches, group.total_byte_size):
                 end = first + batch.num_rows
                 if end > start and end > first:
                     batch = _conformed(batch, schema, extent.path)
@@ -226,6 +229,27 @@ class ParquetSource:
         if doubtful and int96.unit_of(file) == "ns":
             with self._opened(path, int96_unit="us") as exact:
                 int96.refuse_wrapped(exact.read_row_group(number, columns=doubtful), path)
+
+
+def let_go_of_pages(batches: Iterator[pa.RecordBatch], nbytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a row group of `nbytes`.
+
+    While they come Arrow keeps the pages at hand, packed and unpacked, which for a giant row are as large as the row.
+    So where little is left behind one, that is read first.
+    """
+    waiting: deque[pa.RecordBatch] = deque()
+    for batch in batches:
+        nbytes -= batch.nbytes
+        giant = batch.nbytes > GIANT_BYTES
+        waiting.append(batch)
+        del batch
+        ahead = 0
+        while giant and nbytes <= GIANT_BYTES and ahead <= GIANT_BYTES and (more := next(batches, None)) is not None:
+            waiting.append(more)
+            ahead += more.nbytes
+            nbytes -= more.nbytes
+        while waiting:
+            yield waiting.popleft()
 
 
 def _pieces_of(split: Split, groups: Sequence[RowGroups]) -> list[Split]:
