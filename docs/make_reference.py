@@ -24,6 +24,7 @@ from headrace.handlers.function import FunctionModelHandler
 from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.sklearn import SklearnModelHandler
+from headrace.handlers.timm import TimmModelHandler
 from headrace.handlers.torch import TorchModelHandler
 from headrace.handlers.xgboost import XGBoostModelHandler
 from headrace.metrics import statistics
@@ -75,6 +76,7 @@ def pages() -> dict[str, str]:
                 SklearnModelHandler,
                 OnnxModelHandler,
                 TorchModelHandler,
+                TimmModelHandler,
                 XGBoostModelHandler,
                 LightGBMModelHandler,
                 CatBoostModelHandler,

@@ -109,6 +109,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             usage="catboost:model.cbm (or .json)",
             suffixes=(".cbm",),
         ),
+        "timm": Kind(
+            module="headrace.handlers.timm",
+            class_name="TimmModelHandler",
+            path_argument="model",
+            package="timm",
+            import_name="timm",
+            extra="timm",
+            usage="timm:resnet50.a1_in1k, or a folder: timm:./model",
+        ),
         "python": Kind(
             module="headrace.handlers.function",
             class_name="FunctionModelHandler",

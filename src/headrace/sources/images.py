@@ -62,28 +62,42 @@ def decode(
     Raises:
         ValueError: the bytes are no picture that Pillow can read, or a damaged one.
     """
+    array = np.asarray(open_picture(data, mode=mode, size=size, label=label))
+    return array.astype(np.uint8) * 255 if array.dtype == bool else array
+
+
+def open_picture(
+    data: bytes, *, mode: str | None = None, size: tuple[int, int] | None = None, label: str = "the picture"
+) -> Any:
+    """Return encoded bytes as a picture of Pillow, decoded, upright and without a palette.
+
+    Raises:
+        ValueError: the bytes are no picture that Pillow can read, or a damaged one.
+    """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     if not data:
         raise ValueError(f"cannot decode {label}: it is empty")
     try:
         with Image.open(io.BytesIO(data)) as opened:
-            picture = ImageOps.exif_transpose(opened)
+            picture: Any = opened
+            ImageOps.exif_transpose(picture, in_place=True)  # pictures without a mark are not copied then
+            picture.load()
             if mode is not None:
-                picture = _convert(picture, mode)
+                picture = converted(picture, mode)
             elif picture.mode in ("P", "PA"):
                 picture = picture.convert("RGBA" if "transparency" in picture.info or picture.mode == "PA" else "RGB")
             if size is not None and picture.size != size:
                 picture = picture.resize(size, Image.Resampling.BILINEAR if picture.mode != "1" else None)
-            array = np.asarray(picture)
+            return picture
     except UnidentifiedImageError as error:  # whose own message names an object in memory
         raise ValueError(f"cannot decode {label}: it is no picture of a kind that Pillow knows") from error
     except Exception as error:  # Pillow's plugins raise whatever they like, struct.error and SyntaxError among them
         raise ValueError(f"cannot decode {label}: {error or type(error).__name__}") from error
-    return array.astype(np.uint8) * 255 if array.dtype == bool else array
 
 
-def _convert(picture: Any, mode: str) -> Any:
+def converted(picture: Any, mode: str) -> Any:
+    """Return a picture in another mode; 16 bits are scaled to 8."""
     if picture.mode.startswith("I;16") and mode not in ("I", "F"):
         # Pillow would clip at 255 instead of scaling
         from PIL import Image
