@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import UnknownColumnError
 from headrace.model.inputs import columns_of, make_inputs, matrix
-from headrace.records.columns import to_column
+from headrace.records.columns import from_columns, to_column
 
 BATCH = pa.record_batch(
     {
@@ -98,6 +98,23 @@ def test_sliced_batches_start_where_they_should() -> None:
     assert make_inputs(piece, "text").tolist() == [None, "c"]
     assert make_inputs(piece, "tokens").tolist() == [[3, 4], [5, 6]]
     assert make_inputs(piece, ("spend", "vip")).tolist() == [[4.0, 0.0], [1.0, 1.0]]
+
+
+def test_numbers_among_other_things_are_numbers_in_batches_without_these() -> None:
+    batch = from_columns({"x": [1, 2.5, None, "old", 7], "v": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], "old", None]})
+    assert make_inputs(batch, "x").tolist() == [1, 2.5, None, "old", 7]
+    for part in (make_inputs(batch.slice(0, 3), "x"), make_inputs(batch.slice(0, 3), ("x",))[:, 0]):
+        np.testing.assert_array_equal(part, np.array([1, 2.5, np.nan]))
+        assert part.dtype == np.float64
+    assert make_inputs(batch.slice(4), ("x",)).dtype.kind == "i"
+    assert make_inputs(batch, "v").tolist()[3:] == ["old", None]
+    np.testing.assert_array_equal(make_inputs(batch.slice(0, 2), "v"), [[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize("odd", [[{"a": 1}, 2], [["a", "b"], 2], [[[1], [2, 3]], "x"], [{"a": 1}, "x"]])
+def test_what_is_no_number_stays_as_it_is(odd: list[object]) -> None:
+    batch = from_columns({"x": odd})
+    assert [make_inputs(batch.slice(i, 1), "x").tolist() for i in range(2)] == [[odd[0]], [odd[1]]]
 
 
 def test_pyarrow_format() -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from headrace.errors import UnknownColumnError
 from headrace.plan.schemas import input_columns
-from headrace.records.columns import to_numpy, to_rows
+from headrace.records.columns import from_column, to_column, to_numpy, to_rows
 from headrace.records.private import public
+from headrace.records.tensors import ObjectType
 from headrace.records.types import is_number, is_text
 
 if TYPE_CHECKING:
@@ -94,12 +95,32 @@ def column_array(column: pa.Array) -> NDArray[Any]:
         column = column.dictionary_decode()
     if is_text(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False))
-    return to_numpy(column)
+    return to_numpy(_typed(column))
 
 
 def is_numeric(type_: pa.DataType) -> bool:
     """Say whether a column can stand in a matrix of numbers: integers, floats, booleans, or nothing but nulls."""
     return is_number(type_) or bool(pa.types.is_boolean(type_) or pa.types.is_null(type_))
+
+
+def _typed(column: pa.Array) -> pa.Array:
+    """Return numbers, or arrays of them, as such, though other rows of the column are of another kind.
+
+    So a row that does not fit is to blame alone, once the batch is halved often enough.
+    """
+    if not isinstance(column.type, ObjectType):
+        return column
+    values = from_column(column)
+    return to_column(values) if all(value is None or _is_numbers(value) for value in values) else column
+
+
+def _is_numbers(value: Any) -> bool:
+    if not isinstance(value, (list, np.ndarray)):
+        return isinstance(value, (int, float, np.number, np.bool_))
+    try:
+        return np.asarray(value).dtype.kind in "biuf"
+    except ValueError:  # lists of different lengths
+        return False
 
 
 def matrix(columns: Sequence[pa.Array]) -> NDArray[Any]:
@@ -111,6 +132,7 @@ def matrix(columns: Sequence[pa.Array]) -> NDArray[Any]:
     array([[1, 1],
            [2, 0]])
     """
+    columns = [_typed(column) for column in columns]
     if all(is_numeric(column.type) for column in columns):
         arrays = [_numbers(column) for column in columns]
         dtype = np.result_type(*arrays)
