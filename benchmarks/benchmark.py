@@ -26,6 +26,7 @@ MODULES = {
     "bulk-numpy": "benchmarks.bulk_numpy",
     "chaos": "benchmarks.chaos",
     "many-models": "benchmarks.many_models",
+    "images": "benchmarks.images",
     "overhead": "benchmarks.overhead",
     "poison": "benchmarks.poison",
     "start-up": "benchmarks.start_up",
