@@ -106,6 +106,35 @@ def test_a_file_that_changes_is_named(kind: str, change: Callable[[Path], object
     check_next_run(kind)
 
 
+def edit(path: Path) -> None:
+    """Change one byte of what has been read, and nothing of the file's size."""
+    with open(path, "r+b") as file:
+        file.seek(2_000_000)
+        file.write(b"#")
+
+
+@pytest.mark.parametrize("change", [Path.touch, edit])
+def test_a_file_that_is_touched_while_it_is_read_is_what_it_was(
+    kind: str, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = SOURCES[kind].read
+    path = Path(f"part-0.{kind}")
+
+    def reading(self: Any, split: Any, **options: Any) -> Any:
+        yield from read(self, split, **options)
+        if split.label == str(path):
+            before = path.stat().st_mtime_ns
+            change(path)
+            os.utime(path, ns=(before + 1, before + 1))  # times may be coarse
+
+    monkeypatch.setattr(SOURCES[kind], "read", reading)
+    if change is edit:
+        with pytest.raises(SourceError, match=f"part-0.{kind} changed while it was being read"):
+            job(kind).run(num_cpus=1)
+    else:
+        assert job(kind).run(num_cpus=1).rows_written == ROWS * FILES
+
+
 def test_a_file_that_goes_is_named(kind: str, meanwhile: Any) -> None:
     meanwhile(Path.unlink)
     with pytest.raises(NoInputError, match=f"part-2.{kind} does not exist"):

@@ -75,13 +75,19 @@ class InputPlan:
                     if n not in known
                 )
 
-    def note(self, read: Read, index: int) -> None:
-        """Record a split's digest before its rows are read, so that a touched file can be told from a changed one."""
+    def note(self, read: Read, index: int) -> str | None:
+        """Record a split's digest before its rows are read, so that a touched file can be told from a changed one.
+
+        Returns the digest; None where no output keeps one.
+        """
         committers, split = self._behind.get(id(read), []), self.splits[id(read)][index]
-        if committers and (fingerprint := read.source.fingerprint(split)) != read.source.version(split):
+        if not committers:
+            return None
+        if (fingerprint := read.source.fingerprint(split)) != read.source.version(split):
             record = self._record_of(read, index, fingerprint=fingerprint)
             for committer in committers:
                 committer.record_splits([record])  # else the version says all, and is recorded already
+        return fingerprint
 
     def _settle(self, read: Read) -> list[Committer]:
         """Settle one source; return the outputs that have to start afresh for it."""

@@ -59,7 +59,7 @@ class ReadStage(StageRun):
         gate: Gate,
         memory: MemoryWatch,
         make_task: Callable[[], Task],
-        on_split: Callable[[int], None],
+        on_split: Callable[[int], str | None],
         fail: Callable[[Block], None],
         retrying: Retrying | None = None,
     ) -> None:
@@ -137,7 +137,9 @@ class ReadStage(StageRun):
 
     def _read(self, index: int) -> Iterator[Block]:
         split, unit = self._splits[index], Unit(self._base + index)
-        self._on_split(index)
+        digest = self._on_split(index)
+        if digest is not None and changed_file(split) is not None:
+            digest = None  # not of what was listed
         try:
             for block in up_to_end(coalesced(self._blocks_of(split))):
                 block = replace(block, unit=unit)
@@ -153,7 +155,8 @@ class ReadStage(StageRun):
                 yield waiting.pop()
                 if self.outlet.unwanted:
                     return
-            if (path := changed_file(split)) is not None:
+            path = changed_file(split)
+            if path is not None and (digest is None or digest != self._node.source.fingerprint(split)):
                 raise SourceError(
                     f"{path} changed while it was being read; let nobody write to the input while a run reads it, and"
                     " run the same command again"

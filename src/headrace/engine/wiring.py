@@ -67,7 +67,7 @@ class Wiring:
         memory: MemoryWatch,
         splits: Mapping[int, Sequence[Split]],
         committers: Mapping[int, Committer],
-        on_split: Callable[[Read, int], None],
+        on_split: Callable[[Read, int], str | None],
         memories: Memories,
         collected: Done | None = None,
     ) -> None:
