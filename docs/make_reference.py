@@ -73,6 +73,8 @@ def pages() -> dict[str, str]:
                 ModelHandler,
                 headrace.PredictionResult,
                 headrace.PredictionCache,
+                headrace.PadSequences,
+                headrace.FitPictures,
                 SklearnModelHandler,
                 OnnxModelHandler,
                 TorchModelHandler,

@@ -8,7 +8,9 @@
 from headrace.dataset import Dataset, Job, run
 from headrace.errors import HeadraceError, PlanError, RowError, RunError, RunInterrupted
 from headrace.model.cache import PredictionCache
+from headrace.model.collation import PadSequences
 from headrace.model.handler import ModelHandler, PredictionResult
+from headrace.model.pictures import FitPictures
 from headrace.plan.retry import Retry
 from headrace.read import (
     from_arrow,
@@ -28,9 +30,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Dataset",
+    "FitPictures",
     "HeadraceError",
     "Job",
     "ModelHandler",
+    "PadSequences",
     "PlanError",
     "PredictionCache",
     "PredictionResult",

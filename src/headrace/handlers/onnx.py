@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import ModelLoadError, PlanError, suggestion
 from headrace.handlers.packages import require
+from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, local_copy
 from headrace.model.handler import ModelHandler
 from headrace.model.inputs import column_array, matrix
@@ -46,7 +47,8 @@ class OnnxModelHandler(ModelHandler[Any]):
     to a model of one input make its matrix. Numbers are cast to what the model wants where their kind allows (float64
     to float32, int64 to int32 within range, integers to floats; never floats to integers). `inference_args` feed
     inputs that are no column, such as a sample rate. A model exported for batches of one size is fed in batches of
-    that size.
+    that size. Rows of different lengths or sizes go in with `collate=`: `headrace.PadSequences`, `headrace.FitPictures`
+    or a function from batch to batch.
 
     `providers=None` takes CUDA where it is there, else the CPU; `threads` bounds the threads of one operator;
     `session_options` are attributes of ONNX Runtime's SessionOptions.
@@ -65,6 +67,7 @@ class OnnxModelHandler(ModelHandler[Any]):
         session_options: Mapping[str, Any] | None = None,
         outputs: Sequence[str] | None = None,
         threads: int | None = None,
+        collate: Any = None,
         cache_dir: str | None = None,
     ) -> None:
         self.path = str(path)
@@ -72,6 +75,7 @@ class OnnxModelHandler(ModelHandler[Any]):
         self.session_options = dict(session_options or {})
         self.outputs = None if outputs is None else tuple(outputs)
         self.threads = threads
+        self.collate = collation_of(collate, needed_by="OnnxModelHandler")
         self.cache_dir = cache_dir
 
     @property
@@ -108,6 +112,18 @@ class OnnxModelHandler(ModelHandler[Any]):
 
     def run_inference(self, batch: Any, model: Any, inference_args: Mapping[str, Any] | None = None) -> Any:
         args = inference_args or {}
+        if self.collate is None:
+            return self._answers(batch, model, args)
+        return in_groups(self.collate, _arrays(batch), lambda part: self._answers(part, model, args))
+
+    @property
+    def weighs(self) -> bool:
+        return hasattr(self.collate, "lengths")
+
+    def weigh(self, batch: Any) -> Any:
+        return self.collate.lengths(_arrays(batch)) if self.weighs else None
+
+    def _answers(self, batch: Any, model: Any, args: Mapping[str, Any]) -> Any:
         wanted = [one for one in model.get_inputs() if one.name not in args]
         feeds = {one.name: _fitted(array, one) for one, array in _assigned(batch, wanted)}
         constants = {
@@ -153,7 +169,7 @@ class OnnxModelHandler(ModelHandler[Any]):
 
 def _assigned(batch: Any, wanted: Sequence[Any]) -> list[tuple[Any, NDArray[Any]]]:
     """Say which columns go into which input: by name, or all of them into the only one."""
-    if isinstance(batch, pa.Array):
+    if isinstance(batch, (pa.Array, np.ndarray)):
         named: dict[str, Any] = {"": batch}
     elif isinstance(batch, dict):
         named = batch
@@ -161,7 +177,7 @@ def _assigned(batch: Any, wanted: Sequence[Any]) -> list[tuple[Any, NDArray[Any]
         named = dict(zip(batch.schema.names, batch.columns, strict=True))
     if wanted and all(one.name in named for one in wanted):
         return [(one, _array(named[one.name])) for one in wanted]
-    if len(wanted) != 1 or isinstance(batch, dict):
+    if len(wanted) != 1 or (isinstance(batch, dict) and len(batch) > 1):
         missing = [one.name for one in wanted if one.name not in named]
         raise PlanError(
             f"the model's inputs are {_described(wanted)}; nothing is given for {', '.join(missing)}. Name a column "
@@ -178,7 +194,16 @@ def _assigned(batch: Any, wanted: Sequence[Any]) -> list[tuple[Any, NDArray[Any]
     return [(wanted[0], matrix(list(named.values())))]
 
 
+def _arrays(batch: Any) -> Any:
+    """Return a batch as a collation takes it: an array, or a dict of arrays."""
+    if isinstance(batch, pa.RecordBatch):
+        batch = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return {name: _array(part) for name, part in batch.items()} if isinstance(batch, dict) else _array(batch)
+
+
 def _array(part: Any) -> NDArray[Any]:
+    if isinstance(part, np.ndarray):
+        return part
     return matrix(part.columns) if isinstance(part, pa.RecordBatch) else column_array(part)
 
 
@@ -191,7 +216,8 @@ def _fitted(array: NDArray[Any], wanted: Any) -> NDArray[Any]:
     dtype = np.dtype(_dtype(wanted))
     if array.dtype.kind == "O" and dtype.kind != "O":
         first = next((value for value in array if value is not None), None)
-        what = "rows of different lengths or with nulls" if isinstance(first, np.ndarray) else type(first).__name__
+        ragged = "rows of different lengths or with nulls; pass collate=hr.PadSequences()"
+        what = ragged if isinstance(first, np.ndarray) else type(first).__name__
         raise ValueError(f"input {_described([wanted])} was given {what}")
     if array.ndim + 1 == len(wanted.shape) and wanted.shape[-1] == 1:
         array = array[..., np.newaxis]

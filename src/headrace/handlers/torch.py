@@ -12,6 +12,7 @@ import numpy as np
 from headrace.errors import ModelLoadError, PlanError
 from headrace.handlers.packages import require
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
+from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
 
@@ -42,7 +43,9 @@ class TorchModelHandler(ModelHandler[Any]):
     `inference_fn`, that is called instead, as `inference_fn(batch, model, device, inference_args)`, with rows and texts
     passed as they are. Several outputs (a tuple) become a dict answer with keys "output_0", "output_1", …
 
-    `device="auto"` is CUDA, then MPS, then the CPU; `dtype` casts the module; `compile=True` is `torch.compile`.
+    Rows of different lengths or sizes go in with `collate=`: `headrace.PadSequences`, `headrace.FitPictures` or a
+    function from batch to batch. `device="auto"` is CUDA, then MPS, then the CPU; `dtype` casts the module;
+    `compile=True` is `torch.compile`.
 
     >>> TorchModelHandler(torchscript_path="models/net.pt").model_id
     'net.pt'
@@ -63,6 +66,7 @@ class TorchModelHandler(ModelHandler[Any]):
         input_dtype: str | None = None,
         compile: bool = False,
         inference_fn: Callable[..., Any] | None = None,
+        collate: Any = None,
         trust_remote_code: bool = False,
         cache_dir: str | None = None,
     ) -> None:
@@ -76,6 +80,7 @@ class TorchModelHandler(ModelHandler[Any]):
         }
         self.device, self.dtype, self.input_dtype, self.compile = device, dtype, input_dtype, compile
         self.inference_fn = inference_fn
+        self.collate = collation_of(collate, needed_by="TorchModelHandler")
         self.trust_remote_code, self.cache_dir = trust_remote_code, cache_dir
 
     @property
@@ -145,13 +150,14 @@ class TorchModelHandler(ModelHandler[Any]):
         device = device_of(self.device, needed_by="TorchModelHandler")
         args = dict(inference_args or {})
         with torch.inference_mode(), stream_of_thread(device):
-            if self.inference_fn is not None:
-                return self.inference_fn(self._tensors(batch, model, torch, device, strict=False), model, device, args)
-            tensors = self._tensors(batch, model, torch, device, strict=True)
-            answers = model(**tensors, **args) if isinstance(tensors, dict) else model(tensors, **args)
-        if isinstance(answers, tuple):
-            return {f"output_{i}": answer for i, answer in enumerate(answers)}
-        return answers
+            return in_groups(self.collate, batch, lambda part: self._answers(part, model, torch, device, args))
+
+    @property
+    def weighs(self) -> bool:
+        return hasattr(self.collate, "lengths")
+
+    def weigh(self, batch: Any) -> Any:
+        return self.collate.lengths(batch) if self.weighs else None
 
     def unload(self, model: Any) -> None:
         release_cache()
@@ -178,12 +184,23 @@ class TorchModelHandler(ModelHandler[Any]):
             raise ModelLoadError(f"cannot load {url}: {type(error).__name__}: {error}") from error
         return module
 
+    def _answers(self, batch: Any, model: Any, torch: Any, device: Any, args: Mapping[str, Any]) -> Any:
+        if self.inference_fn is not None:
+            return self.inference_fn(self._tensors(batch, model, torch, device, strict=False), model, device, args)
+        tensors = self._tensors(batch, model, torch, device, strict=True)
+        answers = model(**tensors, **args) if isinstance(tensors, dict) else model(tensors, **args)
+        if isinstance(answers, tuple):
+            return {f"output_{i}": answer for i, answer in enumerate(answers)}
+        return answers
+
     def _tensors(self, batch: Any, model: Any, torch: Any, device: Any, *, strict: bool) -> Any:
         """Return arrays as tensors on the device; what cannot be one is refused if `strict`, else passed as it is."""
         if isinstance(batch, dict):
             return {name: self._tensors(part, model, torch, device, strict=strict) for name, part in batch.items()}
         if isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
             return tensor_on(device, batch, self._dtype_for(batch, model, torch))
+        if isinstance(batch, torch.Tensor):
+            return batch.to(device)
         if not strict:
             return batch
         if isinstance(batch, list):
@@ -192,7 +209,9 @@ class TorchModelHandler(ModelHandler[Any]):
             )
         first = next((value for value in batch if value is not None), None)
         if isinstance(first, np.ndarray):
-            raise ValueError("rows of different shapes, or with nulls, do not make one tensor; pad them first")
+            raise ValueError(
+                "rows of different shapes, or with nulls, do not make one tensor; pass collate=hr.PadSequences()"
+            )
         raise PlanError(f"a PyTorch module takes numbers, not {type(first).__name__}: pass inference_fn=")
 
     def _dtype_for(self, array: NDArray[Any], model: Any, torch: Any) -> Any:

@@ -80,8 +80,13 @@ class ModelHandler(ABC, Generic[ModelT]):
         Called only where there is input. Errors are ignored here: `load_model` will meet and explain them.
         """
 
+    @property
+    def weighs(self) -> bool:
+        """Whether `weigh` says anything; by default where a handler has its own."""
+        return type(self).weigh is not ModelHandler.weigh
+
     def weigh(self, batch: Any) -> Any:
-        """Return one number for each row of a batch: how long it is (`padded`), or how heavy; None: all are alike.
+        """Return one number for each row of a batch: how long it is (`padded`), or how heavy.
 
         Called without a model, in the process that reads, for many rows at a time: leave out what is expensive. A row
         that cannot be weighed weighs nothing, and is left to `run_inference` to fail.

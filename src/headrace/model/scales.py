@@ -91,7 +91,7 @@ class Scales:
 
 def weighs(handler: ModelHandler[Any]) -> bool:
     """Say whether a handler says how much its rows weigh."""
-    return isinstance(handler, ModelHandler) and type(handler).weigh is not ModelHandler.weigh
+    return isinstance(handler, ModelHandler) and handler.weighs
 
 
 def weights_of(column: pa.Array) -> NDArray[np.float64]:

@@ -237,9 +237,13 @@ def _matrix_of_lists(column: pa.Array) -> NDArray[Any]:
     widths = np.diff(offsets)
     flat_type = column.type.value_type
     equal = column.null_count == 0 and len(widths) > 0 and bool((widths == widths[0]).all())
+    values = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     if equal and pa.types.is_primitive(flat_type):
-        flat = to_numpy(column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
-        return flat.reshape(len(column), int(widths[0]))
+        return to_numpy(values).reshape(len(column), int(widths[0]))
+    if (flat := numbers_of(values)) is not None:
+        there = column.is_valid().to_pylist()
+        bounds = pairwise((offsets - offsets[0]).tolist())
+        return _objects([flat[a:b] if valid else None for (a, b), valid in zip(bounds, there, strict=True)])
     if pa.types.is_primitive(flat_type):
         return _objects([None if not v.is_valid else to_numpy(v.values) for v in column])
     return _objects(from_column(column))
