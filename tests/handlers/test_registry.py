@@ -9,6 +9,7 @@ from headrace.errors import PlanError
 from headrace.handlers import registry
 from headrace.handlers.catboost import CatBoostModelHandler
 from headrace.handlers.function import FunctionModelHandler
+from headrace.handlers.huggingface import HuggingFaceModelHandler, HuggingFacePipelineModelHandler
 from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.registry import KINDS, installed, make_handler
@@ -63,6 +64,15 @@ def test_kinds_with_a_path(model: str, handler_class: type, file: str) -> None:
     assert list(handler.model_files()) == [file]
 
 
+def test_kinds_with_a_task_and_a_folder() -> None:
+    handler = make_handler("hf-pipeline:ner:s3://bucket/names", device="cpu")
+    assert isinstance(handler, HuggingFacePipelineModelHandler)
+    assert (handler.task, handler.model, handler.device) == ("ner", "s3://bucket/names", "cpu")
+    plain = make_handler("hf:./names", pooling="cls")
+    assert isinstance(plain, HuggingFaceModelHandler)
+    assert (plain.model, plain.pooling) == ("./names", "cls")
+
+
 def test_options_reach_the_handler() -> None:
     handler = make_handler("sklearn:m.pkl", method="predict_proba", proba_column=1)
     assert isinstance(handler, SklearnModelHandler)
@@ -87,6 +97,7 @@ def test_python_finds_classes_instances_and_functions_in_the_current_folder(step
         ("model.onnx", "does not say what kind of model it is; write kind:path, such as onnx:model.onnx"),
         ("s3://bucket/m.pt", "'s3' is no kind of model"),
         ("sklearn:", "names no model; write it like sklearn:model.pkl"),
+        ("hf-pipeline:ner", "'hf-pipeline:ner' names one part of two; write it like hf-pipeline:TASK:FOLDER"),
         ("python:steps", "python:steps names no class"),
         ("python:no_such_module:Upper", "there is no module 'no_such_module' in "),
         ("python:STEPS:Uper", "has no 'Uper'; did you mean 'Upper'"),

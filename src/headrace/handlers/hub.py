@@ -96,6 +96,23 @@ def model_folder(
     return local_folder(model, cache_dir)
 
 
+def model_files(
+    model: str | os.PathLike[str],
+    *,
+    handler_name: str,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[str, ...]:
+    """Return a model's folder, as `ModelHandler.model_files` has to: its content is the model's identity.
+
+    Raises:
+        ModelLoadError: the model cannot be had.
+    """
+    if is_local(model) and not is_hub_id(model):
+        return (os.fspath(model),)  # as the user wrote it: where a model lies does not count
+    return (str(model_folder(model, handler_name=handler_name, revision=revision, cache_dir=cache_dir)),)
+
+
 @contextmanager
 def reaching_hub(model: str, *, handler_name: str) -> Iterator[None]:
     """Turn what the Hub's client raises inside the block into one error that says what to do.

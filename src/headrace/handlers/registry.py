@@ -35,6 +35,8 @@ class Kind:
     usage: str
     """An example of the name."""
     suffixes: tuple[str, ...] = ()
+    first_argument: str | None = None
+    """Keyword that takes what stands in front of the path, in names of two parts."""
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -118,6 +120,25 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             extra="timm",
             usage="timm:resnet50.a1_in1k, or a folder: timm:./model",
         ),
+        "hf": Kind(
+            module="headrace.handlers.huggingface",
+            class_name="HuggingFaceModelHandler",
+            path_argument="model",
+            package="transformers",
+            import_name="transformers",
+            extra="huggingface",
+            usage="hf:FOLDER (or its URL, or an id of the Hub)",
+        ),
+        "hf-pipeline": Kind(
+            module="headrace.handlers.huggingface",
+            class_name="HuggingFacePipelineModelHandler",
+            first_argument="task",
+            path_argument="model",
+            package="transformers",
+            import_name="transformers",
+            extra="huggingface",
+            usage="hf-pipeline:TASK:FOLDER (text-classification, image-classification, ...)",
+        ),
         "python": Kind(
             module="headrace.handlers.function",
             class_name="FunctionModelHandler",
@@ -172,7 +193,13 @@ def make_handler(model: str, **options: Any) -> ModelHandler[Any]:
         return _from_reference(path, options)
     entry = KINDS[kind]
     handler_class = getattr(importlib.import_module(entry.module), entry.class_name)
-    return _made(handler_class, {entry.path_argument: path, **options})
+    arguments = {}
+    if entry.first_argument is not None:
+        first, _, path = path.partition(":")
+        if not (first and path):
+            raise PlanError(f"{model!r} names one part of two; write it like {entry.usage}")
+        arguments[entry.first_argument] = first
+    return _made(handler_class, {**arguments, entry.path_argument: path, **options})
 
 
 def installed() -> list[Installed]:

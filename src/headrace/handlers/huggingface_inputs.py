@@ -1,0 +1,261 @@
+"""From texts, pictures and sounds to what models of Transformers take: the step in front of them, on CPUs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import HeadraceError, PlanError, RowError
+from headrace.handlers.hub import model_folder
+from headrace.handlers.pictures import to_picture
+from headrace.handlers.pretrained import load_tokenizer, loading, quieten, read_settings
+from headrace.model.inputs import column_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_log = logging.getLogger("headrace.handlers")
+
+READY = frozenset({"input_ids", "inputs_embeds", "pixel_values", "input_values", "input_features"})
+"""Main inputs of models: a batch that names one of them is prepared."""
+
+_SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "esm"})
+"""Kinds of model whose positions begin behind that of the padding, so that they hold fewer tokens than positions."""
+
+
+@dataclass(kw_only=True)
+class Processing:
+    """Makes a model's inputs from what a column holds; texts, pictures and sounds are told by the values themselves.
+
+    | values | inputs of the model |
+    | --- | --- |
+    | texts, or pairs of them | `input_ids` and what else its tokenizer makes, as long as the text |
+    | pictures: arrays (height, width[, channels]), or the bytes of their files | `pixel_values` and so on |
+    | arrays (samples,) of floats | `input_values` or `input_features` |
+    | several by name (`images`, `text`, …) | what the model's processor makes of them |
+    """
+
+    model: str
+    """Folder, URL or id of tokenizer and processors."""
+    handler_name: str
+    revision: str | None = None
+    max_length: int | None = None
+    truncation: bool = True
+    sampling_rate: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trust_remote_code: bool = False
+    cache_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+        self._told = False
+
+    def setup(self) -> None:
+        """Find the model's folder; tokenizer and processors are loaded when they are needed."""
+        self._folder = model_folder(
+            self.model, handler_name=self.handler_name, revision=self.revision, cache_dir=self.cache_dir
+        )
+        quieten()
+
+    def __call__(self, batch: Any) -> Mapping[str, Any]:
+        """Return the model's inputs, one value a row, not padded."""
+        if isinstance(batch, Mapping):
+            return self._of_named(batch)
+        if isinstance(batch, list):
+            raise PlanError(f"{self.handler_name} takes one column, not rows: name it with inputs=")
+        if batch.ndim == 2 and batch.dtype == object:
+            if batch.shape[1] == 2:
+                return self._of_texts(batch[:, 0], batch[:, 1])
+            if batch.shape[1] != 1:
+                raise PlanError(
+                    f"{self.handler_name} takes one column of texts or two, for pairs, not {batch.shape[1]}; name them "
+                    "with inputs="
+                )
+            batch = batch[:, 0]
+        return self._of_column(batch)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        if "tokenizer" not in self._loaded:
+            self._loaded["tokenizer"] = load_tokenizer(
+                self._folder,
+                handler_name=self.handler_name,
+                trust_remote_code=self.trust_remote_code,
+                **self.options,
+            )
+        return self._loaded["tokenizer"]
+
+    def max_tokens(self) -> int | None:
+        """Return how many tokens a text may have; None: any number."""
+        settings = read_settings(self._folder)
+        settings = settings.get("text_config") or settings
+        positions = settings.get("max_position_embeddings")
+        if isinstance(positions, int) and settings.get("model_type") in _SHIFTED:
+            positions -= (settings.get("pad_token_id") or 0) + 1
+        limits = [self.max_length, getattr(self.tokenizer, "model_max_length", None), positions]
+        return min((n for n in limits if isinstance(n, int) and 0 < n < 1 << 30), default=None)
+
+    def _processor(self, auto_class: str) -> Any:
+        """Load a processor, once."""
+        if auto_class not in self._loaded:
+            import transformers
+
+            what = f"what prepares the inputs of {self.model} (if it is elsewhere, pass tokenizer=)"
+            with loading(what, handler_name=self.handler_name):
+                self._loaded[auto_class] = getattr(transformers, auto_class).from_pretrained(
+                    str(self._folder), trust_remote_code=self.trust_remote_code, **self.options
+                )
+        return self._loaded[auto_class]
+
+    def _of_named(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        if is_prepared(batch):
+            return batch
+        names = set(batch)
+        if names <= {"text", "text_pair"}:
+            return self._of_texts(batch["text"], batch.get("text_pair"))
+        if len(names) == 1:
+            return self._of_column(next(iter(batch.values())))
+        return self._of_several(batch)
+
+    def _of_column(self, values: Any) -> Mapping[str, Any]:
+        first = next((value for value in values if value is not None), None)
+        if first is None or isinstance(first, str):
+            return self._of_texts(values)
+        if isinstance(first, bytes) or np.ndim(first) > 1:
+            return self._one_by_one("AutoImageProcessor", values, self._of_picture)
+        if np.ndim(first) == 1:
+            return self._one_by_one("AutoFeatureExtractor", values, self._of_sound)
+        raise PlanError(f"{self.handler_name} takes texts, pictures or sounds, not {type(first).__name__}")
+
+    def _of_texts(self, texts: Any, pairs: Any = None) -> Mapping[str, Any]:
+        """Tokenize texts; those that are none, or too long where `truncation` is off, fail."""
+        firsts, seconds = list(texts), None if pairs is None else list(pairs)
+        errors = {
+            row: RowError(f"a text is expected, not {'null' if value is None else type(value).__name__}")
+            for values in (firsts, seconds or ())
+            for row, value in enumerate(values)
+            if not isinstance(value, str)
+        }
+        rows = [row for row in range(len(firsts)) if row not in errors]
+        found = self._tokens(rows, firsts, seconds, errors) if rows else {"input_ids": []}
+        places = np.full(len(firsts), -1)
+        places[rows] = np.arange(len(rows))
+        return {
+            name: [errors[row] if row in errors else values[place] for row, place in enumerate(places)]
+            if errors
+            else _lists(values)
+            for name, values in found.items()
+        }
+
+    def _tokens(
+        self, rows: Sequence[int], firsts: Sequence[str], seconds: Sequence[str] | None, errors: dict[int, RowError]
+    ) -> dict[str, list[Any]]:
+        """Return the tokens of those rows; what is too long is cut, or noted as an error."""
+
+        def tokenized(chosen: Sequence[int], **options: Any) -> dict[str, list[Any]]:
+            pairs = None if seconds is None else [seconds[row] for row in chosen]
+            texts = [firsts[row] for row in chosen]
+            return dict(self.tokenizer(texts, pairs, return_attention_mask=False, verbose=False, **options))
+
+        found, limit = tokenized(rows), self.max_tokens()
+        for row, ids in zip(rows, found["input_ids"], strict=True):
+            if not ids:
+                errors[row] = RowError("the text has no tokens; filter such rows out")
+        long = [] if limit is None else [i for i, ids in enumerate(found["input_ids"]) if len(ids) > limit]
+        if not self.truncation:
+            for i in long:
+                errors[rows[i]] = RowError(
+                    f"{len(found['input_ids'][i]):,} tokens are more than the {limit:,} that the model takes; cut the "
+                    "text, or pass truncation=True"
+                )
+        elif long:
+            self._tell(len(found["input_ids"][long[0]]), limit)
+            cut = tokenized([rows[i] for i in long], truncation=True, max_length=limit)
+            for name, values in cut.items():
+                for i, value in zip(long, values, strict=True):
+                    found[name][i] = value
+        return found
+
+    def _tell(self, tokens: int, limit: int | None) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning(
+                "%s: texts of more than %s tokens are cut there (the first has %s); truncation=False makes them fail",
+                *(self.handler_name, limit, tokens),
+            )
+
+    def _of_picture(self, processor: Any, value: Any) -> Mapping[str, Any]:
+        return dict(processor(images=to_picture(value, mode="RGB"), return_tensors="pt"))
+
+    def _of_sound(self, extractor: Any, value: Any) -> Mapping[str, Any]:
+        rate = self.sampling_rate or extractor.sampling_rate
+        if rate != extractor.sampling_rate:
+            raise PlanError(
+                f"{self.handler_name}: the model wants {extractor.sampling_rate} samples a second, and sampling_rate="
+                f"{rate}; resample the sounds before"
+            )
+        return dict(extractor(np.asarray(value, dtype=np.float32), sampling_rate=rate, return_tensors="np"))
+
+    def _one_by_one(self, auto_class: str, values: Any, make: Any) -> Mapping[str, Any]:
+        processor = self._processor(auto_class)
+        return _by_name([_attempted(lambda value: make(processor, value), value) for value in values])
+
+    def _of_several(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        processor = self._processor("AutoProcessor")
+
+        def make(values: Mapping[str, Any]) -> Mapping[str, Any]:
+            given = {n: to_picture(value, mode="RGB") if n == "images" else value for n, value in values.items()}
+            return dict(processor(**given, return_tensors="pt"))
+
+        rows = zip(*batch.values(), strict=True)
+        return _by_name([_attempted(make, dict(zip(batch, row, strict=True))) for row in rows])
+
+
+def by_hand(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return prepared inputs as the engine hands them on, where nobody else does.
+
+    Raises:
+        RowError: a row could not be prepared.
+    """
+    for values in inputs.values():
+        for value in values:
+            if isinstance(value, Exception):
+                raise value
+    return {name: column_array(values) if isinstance(values, pa.Array) else values for name, values in inputs.items()}
+
+
+def is_prepared(batch: Any) -> bool:
+    """Say whether a batch is what `Processing` makes, or the user's own tokens by name."""
+    return isinstance(batch, Mapping) and not READY.isdisjoint(batch)
+
+
+def _attempted(make: Any, value: Any) -> Any:
+    """Return what is made of a row's value, or what becomes of the row."""
+    if value is None:
+        return RowError("a picture or sound is expected, not null")
+    try:
+        return make(value)
+    except (HeadraceError, MemoryError):
+        raise
+    except Exception as error:
+        return error
+
+
+def _by_name(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Turn one mapping of arrays (1, …) a row into one list a name; errors stand in the place of their rows."""
+    names = next((list(row) for row in rows if isinstance(row, Mapping)), ["pixel_values"])
+    return {name: [row if isinstance(row, Exception) else np.asarray(row[name])[0] for row in rows] for name in names}
+
+
+def _lists(values: Sequence[Any]) -> Any:
+    """Return lists of token ids as a column."""
+    try:
+        return pa.array(values, pa.list_(pa.int32()))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # nested, such as the boxes of words
+        return [np.asarray(value) for value in values]
