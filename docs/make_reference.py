@@ -21,6 +21,7 @@ from headrace.cli.main import commands
 from headrace.dataset.iteration import Iteration
 from headrace.handlers.catboost import CatBoostModelHandler
 from headrace.handlers.function import FunctionModelHandler
+from headrace.handlers.huggingface import HuggingFaceModelHandler, HuggingFacePipelineModelHandler
 from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.sklearn import SklearnModelHandler
@@ -78,6 +79,8 @@ def pages() -> dict[str, str]:
                 SklearnModelHandler,
                 OnnxModelHandler,
                 TorchModelHandler,
+                HuggingFaceModelHandler,
+                HuggingFacePipelineModelHandler,
                 TimmModelHandler,
                 XGBoostModelHandler,
                 LightGBMModelHandler,

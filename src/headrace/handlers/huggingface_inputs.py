@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, PlanError, RowError
 from headrace.handlers.hub import model_folder
+from headrace.handlers.packages import require
 from headrace.handlers.pictures import to_picture
 from headrace.handlers.pretrained import load_tokenizer, loading, quieten, read_settings
 from headrace.model.inputs import column_array
@@ -191,7 +192,7 @@ class Processing:
             )
 
     def _of_picture(self, processor: Any, value: Any) -> Mapping[str, Any]:
-        return dict(processor(images=to_picture(value, mode="RGB"), return_tensors="pt"))
+        return dict(processor(images=as_rgb(value), return_tensors="pt"))
 
     def _of_sound(self, extractor: Any, value: Any) -> Mapping[str, Any]:
         rate = self.sampling_rate or extractor.sampling_rate
@@ -210,7 +211,7 @@ class Processing:
         processor = self._processor("AutoProcessor")
 
         def make(values: Mapping[str, Any]) -> Mapping[str, Any]:
-            given = {n: to_picture(value, mode="RGB") if n == "images" else value for n, value in values.items()}
+            given = {n: as_rgb(value) if n == "images" else value for n, value in values.items()}
             return dict(processor(**given, return_tensors="pt"))
 
         rows = zip(*batch.values(), strict=True)
@@ -233,6 +234,16 @@ def by_hand(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def is_prepared(batch: Any) -> bool:
     """Say whether a batch is what `Processing` makes, or the user's own tokens by name."""
     return isinstance(batch, Mapping) and not READY.isdisjoint(batch)
+
+
+def as_rgb(value: Any) -> Any:
+    """Return a picture of any kind as processors take it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    require("PIL", package="pillow", extra="images", needed_by="a model that takes pictures")
+    return to_picture(value, mode="RGB")
 
 
 def _attempted(make: Any, value: Any) -> Any:

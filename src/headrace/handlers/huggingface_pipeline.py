@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.errors import PlanError, RowError, suggestion
 from headrace.handlers.hub import check_model, model_files, model_folder, model_name
-from headrace.handlers.pictures import to_picture
+from headrace.handlers.huggingface_inputs import as_rgb
 from headrace.handlers.pretrained import (
     load_module,
     load_tokenizer,
@@ -253,9 +253,9 @@ def _value(value: Any, *, task: str, texts: bool) -> Any:
             "read_binary_files"
         )
     if isinstance(value, bytes):
-        return value if "audio" in task or "speech" in task else to_picture(value, mode="RGB")
+        return value if "audio" in task or "speech" in task else as_rgb(value)
     if isinstance(value, np.ndarray):
-        return to_picture(value, mode="RGB") if value.ndim > 1 else value.astype(np.float32)
+        return as_rgb(value) if value.ndim > 1 else value.astype(np.float32)
     return value.item() if isinstance(value, np.generic) else value
 
 
