@@ -3,13 +3,14 @@
 import json
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import headrace as hr
 from headrace.engine.prepare import MOST_ROWS, TARGET_BYTES
-from headrace.errors import StageError
+from headrace.errors import PlanError, StageError
 
 TEXTS = ["abc", "poison", "", "x" * 50, "de"] * 40
 ROWS = [{"id": i, "text": text} for i, text in enumerate(TEXTS)]
@@ -173,25 +174,53 @@ def test_answers_are_kept_under_the_rows_as_they_were_given(tmp_path, kept) -> N
 
 
 def test_a_run_goes_on_whatever_the_preparer_holds(tmp_path) -> None:
-    class Locked(Coded):
+    class Unlike(Codes):
+        def __headrace_fingerprint__(self):
+            raise AssertionError("the handler's own content counts")
+
+    class Other(Coded):
         def preparer(self):
-            lock = threading.Lock()  # has no content to compare; the handler's own has
+            return Unlike()
 
-            def codes(texts):
-                with lock:
-                    return {
-                        "codes": [np.frombuffer(t.encode(), np.uint8) for t in texts],
-                        "size": list(map(len, texts)),
-                    }
-
-            return codes
-
-    ds = hr.from_items(GOOD).run_inference(Locked(), inputs="text", model_id_column=None)
+    ds = hr.from_items(GOOD).run_inference(Other(), inputs="text", model_id_column=None)
     job = ds.write_json(tmp_path / "out")
     job.run()
     again = job.run()
     assert again.statistics.sources[0].rows == 0
     assert len(written(tmp_path / "out")) == len(GOOD)
+
+
+def test_what_cannot_reach_a_worker_is_told_before_the_run() -> None:
+    class Locked(Coded):
+        def preparer(self):
+            lock = threading.Lock()
+            return lambda texts: {"codes": [lock] * len(texts)}
+
+    with pytest.raises(PlanError, match=r"variable lock of .* of step 'run_inference/prepare' is a _thread.lock"):
+        hr.from_items(GOOD).run_inference(Locked(), inputs="text").count()
+
+
+def test_worker_processes_prepare_as_threads_do(tmp_path) -> None:
+    class Places(Coded):
+        def preparer(self):
+            def place(texts):
+                codes = Codes()
+                codes.setup()
+                return {**codes(texts), "pid": np.full(len(texts), os.getpid())}
+
+            return place
+
+        def run_inference(self, batch, model):
+            return [[int(codes.sum()), int(pid)] for codes, pid in zip(batch["codes"], batch["pid"], strict=True)]
+
+    drop = hr.from_items(ROWS).run_inference(Places(), inputs="text", model_id_column=None).node
+    elsewhere = replace(drop.upstream.upstream, isolation="process")  # as where workers have joined
+    ds = hr.Dataset(replace(drop, upstream=replace(drop.upstream, upstream=elsewhere)))
+    ds.write_json(tmp_path / "out").run(on_error="dead_letter")
+    answers = [row["prediction"] for row in written(tmp_path / "out")]
+    assert [total for total, _ in answers] == [answer(row["text"]) for row in GOOD]
+    assert os.getpid() not in {pid for _, pid in answers}
+    assert len(written(tmp_path / "out" / "_dead_letters")) == 80
 
 
 def test_the_plan_shows_the_step_and_files_are_read_for_its_columns_only(tmp_path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from headrace.errors import PlanError
 from headrace.handlers.torch_devices import device_of, dtype_of, settle, stream_of_thread, tensor_on, tensors_on
+from headrace.model.collation import pad
 
 pytestmark = pytest.mark.heavy
 
@@ -61,3 +62,12 @@ def test_on_cuda_a_thread_has_one_stream_and_waits_for_it() -> None:
     assert float(answer[0, 0].cpu()) == 4096
     with stream_of_thread(device):
         assert torch.cuda.current_stream() == first
+
+
+def test_tensors_are_padded_as_arrays_are() -> None:
+    import torch
+
+    padded, mask = pad([torch.tensor([1, 2, 3], dtype=torch.int32), torch.tensor([4], dtype=torch.int32)], side="left")
+    assert padded.tolist() == [[1, 2, 3], [0, 0, 4]]
+    assert padded.dtype == np.int32
+    assert mask.tolist() == [[1, 1, 1], [0, 0, 1]]

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError
-from headrace.plan.nodes import Read, RunInference, Write
+from headrace.plan.nodes import MapBatches, Read, RunInference, Write
 from headrace.plan.schemas import columns_after
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def check_plan(
             check_spec(node.spec, name, None if columns is None else list(columns))
             if node.isolation == "process":
                 check_travel(node.spec.handler, f"handler of step {name!r}")
-        elif getattr(node, "isolation", None) == "process":
-            check_travel(node.step, f"step {name!r}")  # type: ignore[union-attr]
+        elif isinstance(node, MapBatches) and (node.isolation == "process" or node.step.kind == "prepare"):
+            check_travel(node.step, f"step {name!r}")  # preparers are light, and workers join where they are busy
 
 
 def _check_outputs(plan: Plan) -> None:
