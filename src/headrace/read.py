@@ -226,7 +226,7 @@ def read_images(
     decode.check()
     files = _pattern_files(paths, IMAGE_PATTERNS if pattern is None else pattern, storage_options)
     read = Read(name=step_name(None, "read_images"), source=BinarySource(fileset=files, reader="read_images"))
-    step = Step(name=step_name(None, "decode_image"), kind="map", function=decode)
+    step = Step(name=step_name(None, "decode_image"), kind="map", function=decode, native=True)
     return Dataset(MapBatches(upstream=read, step=step))
 
 

@@ -1,6 +1,7 @@
 """Fusion: what runs together, how many replicas, and of what kind."""
 
 import pyarrow as pa
+import pytest
 
 import headrace as hr
 from headrace.plan.graph import Plan
@@ -41,6 +42,15 @@ def test_row_functions_get_a_stage_of_their_own_and_fuse_with_each_other() -> No
     assert [s.name for s in steps.steps] == ["one", "two", "select"]
     assert steps.replicas == 1
     assert steps.max_process_replicas == 4
+
+
+def test_native_steps_get_a_thread_a_core_as_long_as_no_other_is_fused_with_them(tmp_path) -> None:
+    pytest.importorskip("PIL")
+    pictures = hr.read_images(str(tmp_path))
+    _, decode = stages_of(pictures.select("image"))
+    assert (decode.native, decode.replicas, decode.max_process_replicas) == (True, 4, 4)
+    _, mixed = stages_of(pictures.map(lambda row: row))
+    assert (mixed.native, mixed.replicas) == (False, 1)
 
 
 def test_different_concurrency_or_isolation_breaks_fusion() -> None:

@@ -166,6 +166,7 @@ def _prepare(node: Node, handler: Any, inputs: Any, name: str, on_error: Any) ->
         kwargs=(("column", PREPARED),),
         on_error=on_error,
         reads=columns_of(inputs),
+        native=getattr(preparer, "native", False),
         advisory=True,
     )
     return MapBatches(upstream=node, step=step, isolation="auto")

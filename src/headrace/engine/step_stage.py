@@ -26,6 +26,9 @@ CPU_SECS_BEFORE_WORKERS = 2.0
 GIL_SHARE = 0.6
 """Share of one core that a stage must have been using to count as held up by the interpreter lock."""
 
+LOCKED_SECS = 250e-6
+"""For how long a row of a native step holds the interpreter lock, about: what surrounds the native code."""
+
 
 class StepStage(StageRun):
     """Runs a task over the inbox; with isolation "auto" worker processes join when the work proves heavy."""
@@ -43,7 +46,7 @@ class StepStage(StageRun):
         super().__init__(stage, state, outlet, inbox)
         self._make_task = make_task
         self._make_process = make_process
-        self._cpu_secs = 0.0
+        self._cpu_secs, self._rows = 0.0, 0
         self._began = time.perf_counter()
         self._decided = threading.Lock()
         self._workers_wanted = stage.max_process_replicas if make_process is not None else 0
@@ -58,14 +61,18 @@ class StepStage(StageRun):
         else:
             self.run_task(_Metered(self._make_task(), self), clock)
 
-    def used_cpu(self, seconds: float) -> None:
+    def used_cpu(self, seconds: float, rows: int) -> None:
         """Count a thread replica's CPU time, and start worker processes once it is clear that they pay."""
         with self._decided:
             self._cpu_secs += seconds
+            self._rows += rows
             if not self._workers_wanted or self._cpu_secs < CPU_SECS_BEFORE_WORKERS:
                 return
+            if self.stage.native and self._cpu_secs >= self._rows * self.stage.replicas * LOCKED_SECS:
+                self._workers_wanted = 0  # the lock is free often enough for all threads
+                return
             if self._cpu_secs < GIL_SHARE * (time.perf_counter() - self._began):
-                self._cpu_secs, self._began = 0.0, time.perf_counter()
+                self._cpu_secs, self._rows, self._began = 0.0, 0, time.perf_counter()
                 return
             wanted, self._workers_wanted = self._workers_wanted, 0
         # The thread replicas stay and feed the last blocks; on n cores n - 1 workers beside them keep all busy.
@@ -85,6 +92,6 @@ class _Metered:
     def process(self, block: Block) -> Iterator[Block]:
         started = time.thread_time()
         for piece in self._task.process(block):
-            self._stage.used_cpu(time.thread_time() - started)
+            self._stage.used_cpu(time.thread_time() - started, piece.num_rows)
             yield piece
             started = time.thread_time()

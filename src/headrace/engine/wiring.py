@@ -362,4 +362,5 @@ def _within(budget: Budget, stage: Stage) -> Stage:
     """Take replicas away where memory does not suffice for all of them."""
     if stage.kind == "read":
         return replace(stage, replicas=min(stage.replicas, budget.readers))
-    return replace(stage, max_process_replicas=min(stage.max_process_replicas, budget.workers))
+    replicas = min(stage.replicas, budget.workers) if stage.native else stage.replicas
+    return replace(stage, replicas=replicas, max_process_replicas=min(stage.max_process_replicas, budget.workers))

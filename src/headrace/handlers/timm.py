@@ -246,6 +246,8 @@ class TimmModelHandler(ModelHandler["TimmModel"]):
 class Pictures:
     """Makes pictures ready for a model: a preparer (`ModelHandler.preparer`)."""
 
+    native = True
+
     def __init__(self, handler: TimmModelHandler) -> None:
         self._handler = handler
         self._transform: Any = None

@@ -103,8 +103,9 @@ class ModelHandler(ABC, Generic[ModelT]):
         then get a dict of arrays by these names: (n, …) where all rows have one shape, else n arrays as objects.
 
         It is made when the pipeline is written, and has to be picklable, and light: what is heavy is loaded in its
-        `setup()`, called once a replica, as is its `close()`. Called by hand, `run_inference` should take both: what
-        the preparer makes, and what it is made of.
+        `setup()`, called once a replica, as is its `close()`. With an attribute `native = True` it says that it spends
+        its time in native code that lets go of the interpreter lock, so that threads will do. Called by hand,
+        `run_inference` should take both: what the preparer makes, and what it is made of.
         """
         return None
 

@@ -31,6 +31,8 @@ class Stage:
     isolation: Isolation = "thread"
     max_process_replicas: int = 0
     """For isolation "auto": worker processes to add when the stage turns out to be the slow one."""
+    native: bool = False
+    """For isolation "auto": threads keep the cores busy, unless rows are tiny and wait for the interpreter lock."""
 
     @property
     def head(self) -> AnyNode:
@@ -115,13 +117,15 @@ def _step_stage(name: str, chain: tuple[AnyNode, ...], steps: tuple[Step, ...], 
     if head.isolation == "auto":
         if not slow:
             return Stage(name=name, kind="steps", nodes=chain, steps=steps, replicas=replicas)
+        native = all(step.native or not holds_gil(step) for step in steps)
         return Stage(
             name=name,
             kind="steps",
             nodes=chain,
             steps=steps,
-            replicas=head.concurrency or 1,
+            replicas=head.concurrency or (cores if native else 1),
             isolation="auto",
             max_process_replicas=head.concurrency or (cores if cores > 1 else 0),
+            native=native,
         )
     return Stage(name=name, kind="steps", nodes=chain, steps=steps, replicas=replicas, isolation=head.isolation)

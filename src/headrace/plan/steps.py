@@ -50,6 +50,8 @@ class Step:
     """Stands for the function's content in the job's identity, where that cannot be fingerprinted."""
     reads: tuple[str, ...] | None = None
     """Columns that the function reads; None: perhaps any."""
+    native: bool = False
+    """Spends its time in native code that lets go of the interpreter lock, so that threads do what processes would."""
     advisory: bool = False
     """Does not count in the job's identity: it guides the engine and changes no result, or what it does is counted
     with the model behind it."""
