@@ -24,6 +24,7 @@ from headrace.handlers.function import FunctionModelHandler
 from headrace.handlers.huggingface import HuggingFaceModelHandler, HuggingFacePipelineModelHandler
 from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
+from headrace.handlers.sentence_transformers import SentenceTransformerModelHandler
 from headrace.handlers.sklearn import SklearnModelHandler
 from headrace.handlers.timm import TimmModelHandler
 from headrace.handlers.torch import TorchModelHandler
@@ -82,6 +83,7 @@ def pages() -> dict[str, str]:
                 HuggingFaceModelHandler,
                 HuggingFacePipelineModelHandler,
                 TimmModelHandler,
+                SentenceTransformerModelHandler,
                 XGBoostModelHandler,
                 LightGBMModelHandler,
                 CatBoostModelHandler,

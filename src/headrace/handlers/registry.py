@@ -139,6 +139,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             extra="huggingface",
             usage="hf-pipeline:TASK:FOLDER (text-classification, image-classification, ...)",
         ),
+        "sentence-transformers": Kind(
+            module="headrace.handlers.sentence_transformers",
+            class_name="SentenceTransformerModelHandler",
+            path_argument="model",
+            package="sentence-transformers",
+            import_name="sentence_transformers",
+            extra="sentence-transformers",
+            usage="sentence-transformers:all-MiniLM-L6-v2 (a folder, or an id on the Hugging Face Hub)",
+        ),
         "python": Kind(
             module="headrace.handlers.function",
             class_name="FunctionModelHandler",
@@ -150,6 +159,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
     }
 )
+
+_WIDTH = max(map(len, KINDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +180,7 @@ class Installed:
         state = (
             f"missing; {self.install}" if self.install else f"{self.package or 'built in'} {self.version or ''}".strip()
         )
-        return f"{self.kind:<13} {state}\n{'':<13} {self.usage}"
+        return f"{self.kind:<{_WIDTH}} {state}\n{'':<{_WIDTH}} {self.usage}"
 
 
 def make_handler(model: str, **options: Any) -> ModelHandler[Any]:
