@@ -70,7 +70,24 @@ def check_model(
     if is_hub_id(model):
         _check_id(os.fspath(model), revision, holds, handler_name)
     elif is_local(model):
-        _check_folder(local_path(model), holds, handler_name)
+        check_folder(local_path(model), holds, handler_name)
+
+
+def check_folder(folder: Path, holds: Sequence[str], handler_name: str) -> None:
+    """Raise ModelLoadError if a local folder is not there, or has none of the files that make it a model."""
+    if folder.is_file():
+        raise ModelLoadError(f"{handler_name}: {folder} is a file; name the folder that it is in")
+    if not folder.exists():
+        near = suggestion(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
+        raise ModelLoadError(f"{handler_name}: there is no model folder {folder};{near or ' check the path'}")
+    if not any((folder / name).exists() for name in holds):
+        inside = [path.name for path in sorted(folder.iterdir())]
+        deeper = [path.parent.name for name in holds for path in sorted(folder.glob(f"*/{name}"))]
+        advice = f"; did you mean {folder / deeper[0]}?" if deeper else ""
+        raise ModelLoadError(
+            f"{handler_name}: folder {folder} holds no model, for it has no {' or '.join(holds)}{advice} "
+            f"In it: {', '.join(inside[:10]) or 'nothing'}{', …' if len(inside) > 10 else ''}"
+        )
 
 
 def model_folder(
@@ -127,22 +144,6 @@ def reaching_hub(model: str, *, handler_name: str) -> Iterator[None]:
         if told is None:
             raise
         raise ModelLoadError(f"{handler_name}: cannot get {model!r} from the Hugging Face Hub: {told}") from error
-
-
-def _check_folder(folder: Path, holds: Sequence[str], handler_name: str) -> None:
-    if folder.is_file():
-        raise ModelLoadError(f"{handler_name}: {folder} is a file; name the folder that it is in")
-    if not folder.exists():
-        near = suggestion(folder.name, (p.name for p in folder.parent.iterdir())) if folder.parent.is_dir() else ""
-        raise ModelLoadError(f"{handler_name}: there is no model folder {folder};{near or ' check the path'}")
-    if not any((folder / name).exists() for name in holds):
-        inside = [path.name for path in sorted(folder.iterdir())]
-        deeper = [path.parent.name for name in holds for path in sorted(folder.glob(f"*/{name}"))]
-        advice = f"; did you mean {folder / deeper[0]}?" if deeper else ""
-        raise ModelLoadError(
-            f"{handler_name}: folder {folder} holds no model, for it has no {' or '.join(holds)}{advice} "
-            f"In it: {', '.join(inside[:10]) or 'nothing'}{', …' if len(inside) > 10 else ''}"
-        )
 
 
 def _check_id(model: str, revision: str | None, holds: Sequence[str], handler_name: str) -> None:

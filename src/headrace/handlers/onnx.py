@@ -6,14 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.errors import ModelLoadError, PlanError, suggestion
 from headrace.handlers.packages import require
+from headrace.model.buckets import run_in_buckets
 from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, local_copy
 from headrace.model.handler import ModelHandler
-from headrace.model.inputs import column_array, matrix
+from headrace.model.slots import Slot, as_arrays, assign, fit, fixed_rows
 
 if TYPE_CHECKING:
     import os
@@ -114,28 +114,27 @@ class OnnxModelHandler(ModelHandler[Any]):
         args = inference_args or {}
         if self.collate is None:
             return self._answers(batch, model, args)
-        return in_groups(self.collate, _arrays(batch), lambda part: self._answers(part, model, args))
+        return in_groups(self.collate, as_arrays(batch), lambda part: self._answers(part, model, args))
 
     @property
     def weighs(self) -> bool:
         return hasattr(self.collate, "lengths")
 
     def weigh(self, batch: Any) -> Any:
-        return self.collate.lengths(_arrays(batch)) if self.weighs else None
+        return self.collate.lengths(as_arrays(batch)) if self.weighs else None
 
     def _answers(self, batch: Any, model: Any, args: Mapping[str, Any]) -> Any:
-        wanted = [one for one in model.get_inputs() if one.name not in args]
-        feeds = {one.name: _fitted(array, one) for one, array in _assigned(batch, wanted)}
-        constants = {
-            one.name: np.asarray(args[one.name], _dtype(one)) for one in model.get_inputs() if one.name in args
-        }
+        slots = [_slot(one) for one in model.get_inputs()]
+        constants = {slot.name: np.asarray(args[slot.name], slot.dtype) for slot in slots if slot.name in args}
+        wanted = [slot for slot in slots if slot.name not in args]
+        feeds = {slot.name: fit(array, slot) for slot, array in assign(batch, wanted)}
         names = list(self.outputs or [output.name for output in model.get_outputs()])
-        size = _fixed_batch(wanted)
-        if size is None:
-            results = model.run(names, {**feeds, **constants})
-        else:
-            results = _run_in_batches(model, names, feeds, constants, size)
-        return results[0] if len(names) == 1 else dict(zip(names, results, strict=True))
+
+        def run(part: Mapping[str, NDArray[Any]]) -> Any:
+            results = model.run(names, {**part, **constants})
+            return results[0] if len(names) == 1 else dict(zip(names, results, strict=True))
+
+        return run_in_buckets(run, feeds, fixed_rows(wanted))
 
     def _options(self, ort: Any) -> Any:
         options = ort.SessionOptions()
@@ -167,109 +166,14 @@ class OnnxModelHandler(ModelHandler[Any]):
                 )
 
 
-def _assigned(batch: Any, wanted: Sequence[Any]) -> list[tuple[Any, NDArray[Any]]]:
-    """Say which columns go into which input: by name, or all of them into the only one."""
-    if isinstance(batch, (pa.Array, np.ndarray)):
-        named: dict[str, Any] = {"": batch}
-    elif isinstance(batch, dict):
-        named = batch
-    else:
-        named = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if wanted and all(one.name in named for one in wanted):
-        return [(one, _array(named[one.name])) for one in wanted]
-    if len(wanted) != 1 or (isinstance(batch, dict) and len(batch) > 1):
-        missing = [one.name for one in wanted if one.name not in named]
-        raise PlanError(
-            f"the model's inputs are {_described(wanted)}; nothing is given for {', '.join(missing)}. Name a column "
-            f"for each: inputs={{{missing[0]!r}: 'your column', …}}"
-        )
-    if len(named) == 1:
-        return [(wanted[0], _array(next(iter(named.values()))))]
-    width = wanted[0].shape[-1] if len(wanted[0].shape) == 2 else None
-    if isinstance(width, int) and width != len(named):
-        raise PlanError(
-            f"the model's input is {_described(wanted)}, and was given {len(named)} columns ({', '.join(named)}); name "
-            "those to take with inputs="
-        )
-    return [(wanted[0], matrix(list(named.values())))]
-
-
-def _arrays(batch: Any) -> Any:
-    """Return a batch as a collation takes it: an array, or a dict of arrays."""
-    if isinstance(batch, pa.RecordBatch):
-        batch = dict(zip(batch.schema.names, batch.columns, strict=True))
-    return {name: _array(part) for name, part in batch.items()} if isinstance(batch, dict) else _array(batch)
-
-
-def _array(part: Any) -> NDArray[Any]:
-    if isinstance(part, np.ndarray):
-        return part
-    return matrix(part.columns) if isinstance(part, pa.RecordBatch) else column_array(part)
-
-
-def _fitted(array: NDArray[Any], wanted: Any) -> NDArray[Any]:
-    """Return the array in the dtype and rank of a model's input.
-
-    Raises:
-        ValueError: it does not fit; the rows to blame are found by halving the batch.
-    """
-    dtype = np.dtype(_dtype(wanted))
-    if array.dtype.kind == "O" and dtype.kind != "O":
-        first = next((value for value in array if value is not None), None)
-        ragged = "rows of different lengths or with nulls; pass collate=hr.PadSequences()"
-        what = ragged if isinstance(first, np.ndarray) else type(first).__name__
-        raise ValueError(f"input {_described([wanted])} was given {what}")
-    if array.ndim + 1 == len(wanted.shape) and wanted.shape[-1] == 1:
-        array = array[..., np.newaxis]
-    shape = wanted.shape
-    fits = not shape or (
-        len(shape) == array.ndim
-        and all(not isinstance(n, int) or n == m for n, m in zip(shape[1:], array.shape[1:], strict=True))
+def _slot(wanted: Any) -> Slot:
+    """Describe an input of a session."""
+    slot = Slot(
+        name=wanted.name,
+        dtype=np.dtype(_DTYPES.get(wanted.type, object)),
+        shape=tuple(wanted.shape) or None,
+        type_name=wanted.type,
     )
-    if not fits:
-        raise ValueError(f"input {_described([wanted])} was given an array of shape {tuple(array.shape)}")
-    return np.ascontiguousarray(_cast(array, dtype, wanted))
-
-
-def _cast(array: NDArray[Any], dtype: np.dtype[Any], wanted: Any) -> NDArray[Any]:
-    if array.dtype == dtype:
-        return array
-    if dtype.kind == "O":
-        return array.astype(str).astype(object)
-    if array.dtype.kind in "iu" and dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        if array.size and (int(array.min()) < bounds.min or int(array.max()) > bounds.max):
-            raise ValueError(f"input {_described([wanted])} was given numbers beyond {dtype}")
-    elif not (np.can_cast(array.dtype, dtype, casting="same_kind") and dtype.kind != "b"):
-        raise ValueError(f"input {_described([wanted])} was given {array.dtype}; cast the column first")
-    return array.astype(dtype)
-
-
-def _dtype(wanted: Any) -> Any:
     if wanted.type not in _DTYPES:
-        raise PlanError(f"input {_described([wanted])} is of a type that Headrace cannot make")
-    return _DTYPES[wanted.type]
-
-
-def _described(inputs: Sequence[Any]) -> str:
-    return ", ".join(f"{one.name!r} {one.type} {[n if n is not None else '?' for n in one.shape]}" for one in inputs)
-
-
-def _fixed_batch(inputs: Sequence[Any]) -> int | None:
-    sizes = {one.shape[0] for one in inputs if one.shape and isinstance(one.shape[0], int)}
-    return sizes.pop() if len(sizes) == 1 else None
-
-
-def _run_in_batches(
-    model: Any, names: list[str], feeds: dict[str, NDArray[Any]], constants: dict[str, Any], size: int
-) -> list[Any]:
-    """Run a model that takes exactly `size` rows, filling the last batch up with copies of its last row."""
-    rows = len(next(iter(feeds.values())))
-    results = []
-    for first in range(0, rows, size):
-        chosen = np.minimum(np.arange(first, first + size), rows - 1)
-        results.append(model.run(names, {**{name: array[chosen] for name, array in feeds.items()}, **constants}))
-    return [
-        np.concatenate(parts)[:rows] if isinstance(parts[0], np.ndarray) else [v for p in parts for v in p][:rows]
-        for parts in zip(*results, strict=True)
-    ]
+        raise PlanError(f"input {slot} is of a type that Headrace cannot make")
+    return slot

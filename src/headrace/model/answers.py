@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_SHORT_FLOATS = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
+"""Of JAX and TensorFlow; numpy and Arrow have none of their own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
@@ -253,7 +256,7 @@ def _sequence(answers: Any, *, alone: bool) -> list[Any] | NDArray[Any] | pa.Arr
         numbers = getattr(answers.dtype, "kind", "O") in "biuf" and isinstance(answers.dtype, np.dtype)
         return answers.to_numpy() if numbers else to_column(pa.array(answers))
     if isinstance(answers, (np.ndarray, np.generic)) or _is_tensor_type(type(answers)):
-        array = _as_numpy(answers)
+        array = as_numpy(answers)
         return array if array.ndim else (array.reshape(1) if alone else None)
     if answers is None or isinstance(answers, (set, frozenset)):
         return None
@@ -274,16 +277,20 @@ def _is_tensor_type(kind: type) -> bool:
     return any(hasattr(kind, name) for name in ("detach", "__array__", "__dlpack__", "tocsr"))
 
 
-def _as_numpy(value: Any) -> NDArray[Any]:
-    if isinstance(value, np.ndarray):
-        return value
+def as_numpy(value: Any) -> NDArray[Any]:
+    """Return a tensor of any framework as an array on the host, floats that numpy lacks as float32."""
+    array = value if isinstance(value, np.ndarray) else _on_host(value)
+    return array.astype(np.float32) if array.dtype.name in _SHORT_FLOATS else array
+
+
+def _on_host(value: Any) -> NDArray[Any]:
     if hasattr(value, "tocsr"):
         return np.asarray(value.toarray())
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         try:
             return np.asarray(value.numpy())
-        except TypeError:  # bfloat16, which numpy lacks
+        except TypeError:  # bfloat16
             return np.asarray(value.float().numpy())
     if hasattr(value, "__array__"):
         return np.asarray(value)
@@ -307,7 +314,7 @@ def _struct(values: Sequence[Mapping[str, Any] | None]) -> pa.Array:
 
 def _plain_items(values: list[Any]) -> list[Any]:
     if any(_is_tensor_type(kind) for kind in {type(value) for value in values}):
-        return [_as_numpy(v) if _is_tensor_type(type(v)) else v for v in values]
+        return [as_numpy(v) if _is_tensor_type(type(v)) else v for v in values]
     return values
 
 

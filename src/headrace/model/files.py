@@ -90,7 +90,7 @@ def check_file(url: str | os.PathLike[str], *, handler_name: str) -> None:
 
 
 def local_copy(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return a local path with the content of any fsspec URL; local files are returned as they are.
+    """Return a local path with the content of any fsspec URL, file or folder; local ones are returned as they are.
 
     Remote files are downloaded once: the copy is found again by URL, version (etag, modification time) and size, under
     `cache_dir`, `$HEADRACE_CACHE` or `~/.cache/headrace`. It appears under its name only when it is whole.
@@ -105,6 +105,8 @@ def local_copy(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | 
     file_system, path = _file_system(text)
     try:
         info = file_system.info(path)
+        if info.get("type") == "directory":
+            return local_folder(url, cache_dir)
         versions = _versions(info)
         folder = _cache_folder(cache_dir) / _digest(text, *versions, str(info.get("size")))
         copy = folder / file_name(path)
@@ -112,6 +114,8 @@ def local_copy(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | 
             _download(file_system, path, copy)
     except FileNotFoundError as error:
         raise ModelLoadError(f"there is no model file {text}; check the URL") from error
+    except ModelLoadError:
+        raise
     except Exception as error:
         raise ModelLoadError(_not_fetched(text, error)) from error
     return copy

@@ -25,6 +25,9 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "PJRT_NPROC",  # JAX
 )
 """What numeric libraries read to size their thread pools, when they are loaded."""
 
