@@ -24,10 +24,11 @@ import sys
 from headrace.handlers import registry
 from headrace.handlers.sklearn import SklearnModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
+from headrace.handlers import jax, keras, tensorflow
 from headrace.handlers.torch import TorchModelHandler
 registry.installed()
 registry.make_handler("sklearn:m.pkl")
-heavy = {"sklearn", "onnxruntime", "torch", "pandas", "joblib", "skops", "fsspec"} & set(sys.modules)
+heavy = {"sklearn", "onnxruntime", "torch", "pandas", "joblib", "skops", "fsspec", "jax", "keras", "tensorflow"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
