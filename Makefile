@@ -52,5 +52,11 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(INSTALL) -e '.[$*]'
 	@touch $@
 
+# KerasHub without its tensorflow-text, which brings the whole of TensorFlow, beside tensorflow-cpu: it is for tf.data only.
+$(VENV)/.installed-heavy: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e '.[heavy]'
+	$(INSTALL) --no-deps keras-hub
+	@touch $@
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -22,10 +22,14 @@ from headrace.dataset.iteration import Iteration
 from headrace.handlers.catboost import CatBoostModelHandler
 from headrace.handlers.function import FunctionModelHandler
 from headrace.handlers.huggingface import HuggingFaceModelHandler, HuggingFacePipelineModelHandler
+from headrace.handlers.jax import JaxModelHandler
+from headrace.handlers.keras import KerasModelHandler
+from headrace.handlers.keras_hub import KerasHubModelHandler
 from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.sentence_transformers import SentenceTransformerModelHandler
 from headrace.handlers.sklearn import SklearnModelHandler
+from headrace.handlers.tensorflow import TensorFlowModelHandler
 from headrace.handlers.timm import TimmModelHandler
 from headrace.handlers.torch import TorchModelHandler
 from headrace.handlers.xgboost import XGBoostModelHandler
@@ -87,6 +91,10 @@ def pages() -> dict[str, str]:
                 XGBoostModelHandler,
                 LightGBMModelHandler,
                 CatBoostModelHandler,
+                KerasModelHandler,
+                KerasHubModelHandler,
+                TensorFlowModelHandler,
+                JaxModelHandler,
                 FunctionModelHandler,
             ],
         ),

@@ -10,10 +10,13 @@ from headrace.handlers import registry
 from headrace.handlers.catboost import CatBoostModelHandler
 from headrace.handlers.function import FunctionModelHandler
 from headrace.handlers.huggingface import HuggingFaceModelHandler, HuggingFacePipelineModelHandler
+from headrace.handlers.keras import KerasModelHandler
+from headrace.handlers.keras_hub import KerasHubModelHandler
 from headrace.handlers.lightgbm import LightGBMModelHandler
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.handlers.registry import KINDS, installed, make_handler
 from headrace.handlers.sklearn import SklearnModelHandler
+from headrace.handlers.tensorflow import TensorFlowModelHandler
 from headrace.handlers.torch import TorchModelHandler
 from headrace.handlers.xgboost import XGBoostModelHandler
 
@@ -56,6 +59,9 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("xgboost:m.ubj", XGBoostModelHandler, "m.ubj"),
         ("lightgbm:m.txt", LightGBMModelHandler, "m.txt"),
         ("catboost:m.cbm", CatBoostModelHandler, "m.cbm"),
+        ("keras:m.keras", KerasModelHandler, "m.keras"),
+        ("keras-hub:models/gemma", KerasHubModelHandler, "models/gemma"),
+        ("tensorflow:models/net", TensorFlowModelHandler, "models/net"),
     ],
 )
 def test_kinds_with_a_path(model: str, handler_class: type, file: str) -> None:
