@@ -1,6 +1,14 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import fsspec
 import pytest
@@ -70,6 +78,92 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return tmp_path
+
+
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": b"weights",
+    "pytorch_model.bin": b"weights, pickled",
+    "tf_model.h5": b"weights for another framework",
+    "onnx/model.onnx": b"weights for another",
+}
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The part of the Hub's interface by which a model is downloaded, over the files above."""
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path in ("/api/models/org/tiny", "/api/models/org/tiny/revision/main"):
+            self._tell({"id": "org/tiny", "sha": COMMIT, "siblings": [{"rfilename": name} for name in FILES]})
+        elif path == f"/api/models/org/tiny/tree/{COMMIT}":
+            sizes = {name: len(data) for name, data in FILES.items()}
+            self._tell([{"type": "file", "path": name, "size": size, "oid": name} for name, size in sizes.items()])
+        elif path.startswith(f"/org/tiny/resolve/{COMMIT}/"):
+            self._send(FILES[path.partition(f"{COMMIT}/")[2]])
+        else:
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _tell(self, value: object) -> None:
+        self._send(json.dumps(value).encode())
+
+    def _send(self, data: bytes) -> None:
+        self.send_response(200)
+        for name, value in {
+            "Content-Length": str(len(data)),
+            "ETag": f'"{len(data)}"',
+            "X-Repo-Commit": COMMIT,
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def in_a_process(code: str, home: Path, endpoint: str) -> subprocess.CompletedProcess[str]:
+    """Run code with a cache and a Hub of its own, which the Hub's client reads when it is imported."""
+    environment = {**os.environ, "HF_HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.heavy
+def test_an_id_is_downloaded_once_and_only_what_is_needed(hub: str, tmp_path: Path) -> None:
+    code = "from headrace.handlers.hub import *; check_model('org/tiny', handler_name='H')\n"
+    code += "print(model_folder('org/tiny', handler_name='H'))"
+    ended = in_a_process(code, tmp_path, hub)
+    assert ended.stderr == ""
+    folder = Path(ended.stdout.strip())
+    assert {path.name for path in folder.rglob("*")} == {"config.json", "model.safetensors"}
+    assert (folder / "model.safetensors").read_bytes() == b"weights"
+    again = in_a_process(code, tmp_path, "http://127.0.0.1:9")
+    assert (again.stdout, again.stderr) == (ended.stdout, "")
+
+
+@pytest.mark.heavy
+def test_an_id_that_the_hub_does_not_know(hub: str, tmp_path: Path) -> None:
+    code = "from headrace.handlers.hub import *; check_model('org/none', handler_name='H')"
+    told = in_a_process(code, tmp_path, hub).stderr.splitlines()[-1]
+    assert told.endswith("from the Hub: there is none of that name, or it is private; check the name, or set HF_TOKEN")
 
 
 @pytest.mark.heavy

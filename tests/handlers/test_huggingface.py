@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,6 +164,55 @@ def test_writers_write_on(made: Any) -> None:
         expected.append(tokenizer.decode(written[0, tokens.shape[1] :], skip_special_tokens=True))
     assert len(set(expected)) > 1
     assert answers(HuggingFaceModelHandler(folder), TEXTS[:6], inference_args=asked) == expected
+
+
+def test_models_that_answer_texts_by_texts(made: Any) -> None:
+    import torch
+    import transformers
+
+    folder = made("t5")
+    module = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    asked = {"suppress_tokens": [0, 1, 2, 3, 4]}
+    expected = []
+    for text in TEXTS:
+        with torch.no_grad():
+            tokens = module.generate(**tokenizer(text, return_tensors="pt"), max_new_tokens=20, **asked)
+        expected.append(tokenizer.decode(tokens[0], skip_special_tokens=True))
+    assert answers(HuggingFaceModelHandler(folder), inference_args=asked) == expected
+    encoder = transformers.T5EncoderModel.from_pretrained(made("t5", "Model")).eval()
+    with torch.no_grad():
+        states = [encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0) for text in TEXTS]
+    check_close(answers(HuggingFaceModelHandler(made("t5", "Model"))), states)
+
+
+def test_pictures_and_texts_together(made: Any) -> None:
+    import torch
+    import transformers
+    from PIL import Image
+
+    folder, rng = made("clip"), np.random.default_rng(0)
+    module = transformers.AutoModel.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    rows = [{"photo": rng.integers(0, 255, (20, 24, 3)).astype("uint8"), "caption": text} for text in TEXTS[:4]]
+    expected = []
+    for row in rows:
+        with torch.no_grad():
+            out = module(**processor(images=Image.fromarray(row["photo"]), text=row["caption"], return_tensors="pt"))
+        expected.append((out.image_embeds[0], out.text_embeds[0]))
+    handler = HuggingFaceModelHandler(folder, outputs=["image_embeds", "text_embeds"])
+    found = hr.from_items(rows).run_inference(handler, inputs={"images": "photo", "text": "caption"}).take(4)
+    check_close([row["prediction"]["image_embeds"] for row in found], [image for image, _ in expected])
+    check_close([row["prediction"]["text_embeds"] for row in found], [text for _, text in expected])
+
+
+def test_texts_and_sounds_have_lengths_and_pictures_have_none(made: Any) -> None:
+    weighing = {kind: HuggingFaceModelHandler(made(kind)).weighs for kind in ("bert", "clip", "wav2vec2", "vit")}
+    assert weighing == {"bert": True, "clip": True, "wav2vec2": True, "vit": False}
+    rows = hr.from_items([{"text": text} for text in TEXTS])
+    handler = HuggingFaceModelHandler(made("bert"), outputs="last_hidden_state")
+    heaviest = rows.run_inference(handler, inputs="text", max_batch_weight=30).take(len(TEXTS))
+    check_close([row["prediction"] for row in heaviest], answers(handler))
 
 
 def test_pictures_of_any_kind_become_pixels(made: Any) -> None:
@@ -344,6 +396,26 @@ def test_in_a_process_of_its_own_and_on_after_a_stop(made: Any, tmp_path: Path) 
     assert job(same).run().rows_written == 0, "it is the same model, wherever it lies"
     with pytest.raises(HeadraceError, match="another"):
         job(HuggingFaceModelHandler(made("bert", "ForMaskedLM"))).run()
+
+
+def test_nothing_but_our_own_words_is_printed(made: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("text\n" + "\n".join(TEXTS))
+    program = (
+        "import sys; from tests.torchvision_here import make_importable; make_importable()\n"
+        "from headrace.cli.main import program; sys.argv[0] = 'headrace'; program()"
+    )
+    root = Path(__file__).parents[2]
+    model = made("gpt2")
+    arguments = ["infer", f"hf:{model}", "in.csv", "--inputs", "text", "-o", "out", "--isolation", "thread", "--quiet"]
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_the_command_line(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

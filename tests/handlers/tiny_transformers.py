@@ -82,6 +82,43 @@ def save_gpt2(folder: Path, head: str = "LMHeadModel") -> Path:
     return save(folder, getattr(transformers, f"GPT2{head}")(config), tokenizer)
 
 
+def save_t5(folder: Path, head: str = "ForConditionalGeneration") -> Path:
+    """Write a T5, an encoder and a decoder, and its tokenizer."""
+    import transformers
+
+    config = transformers.T5Config(
+        vocab_size=len(WORDS) + 5,
+        d_model=32,
+        d_kv=8,
+        d_ff=48,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=3,
+    )
+    return save(folder, getattr(transformers, f"T5{head}")(config), save_tokenizer)
+
+
+def save_clip(folder: Path) -> Path:
+    """Write a CLIP, which takes pictures and texts together, and its processor."""
+    import transformers
+
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    texts = {"vocab_size": len(WORDS) + 5, "max_position_embeddings": 24, "bos_token_id": 2, "eos_token_id": 3}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, **texts, "pad_token_id": 0},
+        vision_config={**sizes, "image_size": 16, "patch_size": 8},
+        projection_dim=16,
+    )
+    pictures = transformers.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+
+    def processor(folder: Path) -> None:
+        transformers.CLIPProcessor(image_processor=pictures, tokenizer=save_tokenizer(folder)).save_pretrained(folder)
+
+    return save(folder, transformers.CLIPModel(config), processor)
+
+
 def save_vit(folder: Path, head: str = "ForImageClassification") -> Path:
     """Write a vision transformer for pictures of 16 × 16, and its image processor."""
     import transformers

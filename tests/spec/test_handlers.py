@@ -21,5 +21,6 @@ def test_a_function_over_a_batch() -> None:
 
 def test_kinds_with_a_path_take_options() -> None:
     assert make_spec_handler("sklearn:churn.pkl", {"method": "predict_proba"}).method == "predict_proba"  # type: ignore[attr-defined]
+    assert make_spec_handler("hf-pipeline:ner:./names", {"device": "cpu"}).task == "ner"  # type: ignore[attr-defined]
     with pytest.raises(PlanError, match="has no option 'methd'; did you mean 'method'?"):
         make_spec_handler("sklearn:churn.pkl", {"methd": "predict"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+
+_ONE_AT_A_TIME = threading.Lock()
+"""The step that prepares inputs and the model ask for the same model at the same moment."""
 
 _TIMEOUT_SECS = 5.0
 """How long the Hub may take to answer whether it has a model; its own client tries for half a minute."""
@@ -107,7 +111,8 @@ def model_folder(
         MissingDependencyError: the package for that kind of URL, or the Hub's client, is not installed.
     """
     if is_hub_id(model):
-        return _snapshot(os.fspath(model), revision, handler_name)
+        with _ONE_AT_A_TIME:
+            return _snapshot(os.fspath(model), revision, handler_name)
     if is_local(model):
         return local_path(model)
     return local_folder(model, cache_dir)
@@ -160,28 +165,44 @@ def _check_id(model: str, revision: str | None, holds: Sequence[str], handler_na
 def _snapshot(model: str, revision: str | None, handler_name: str) -> Path:
     _require_client(handler_name)
     from huggingface_hub import snapshot_download
+
+    with _without_bars(), _finding(model, revision, handler_name):
+        try:
+            info = _info(model, revision)
+        except Exception:
+            if (cached := _cached(model, revision)) is not None:
+                return cached
+            raise
+        safe = any(file.rfilename.endswith(".safetensors") for file in info.siblings or ())
+        unwanted = [*_OTHER_FRAMEWORKS, *(_PICKLED if safe else ())]
+        return Path(snapshot_download(model, revision=revision, ignore_patterns=unwanted))
+
+
+def _cached(model: str, revision: str | None) -> Path | None:
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
+
+    # What was left out when it was downloaded is not missed now; which weights there were, nobody knows here.
+    unwanted = [*_OTHER_FRAMEWORKS, *_PICKLED]
+    try:
+        return Path(snapshot_download(model, revision=revision, ignore_patterns=unwanted, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep the progress bars of the Hub's client from being drawn over our own."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    shown = not are_progress_bars_disabled()
-    disable_progress_bars()  # they would be drawn over our own
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
     try:
-        with _finding(model, revision, handler_name):
-            try:
-                info = _info(model, revision)
-            except Exception:
-                try:
-                    return Path(snapshot_download(model, revision=revision, local_files_only=True))
-                except LocalEntryNotFoundError:
-                    pass
-                raise
-            names = [file.rfilename for file in info.siblings or ()]
-            safe = any(name.endswith(".safetensors") for name in names)
-            unwanted = [*_OTHER_FRAMEWORKS, *(_PICKLED if safe else ())]
-            return Path(snapshot_download(model, revision=info.sha, ignore_patterns=unwanted))
+        yield
     finally:
-        if shown:
-            enable_progress_bars()
+        enable_progress_bars()
 
 
 def _require_client(handler_name: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.errors import PlanError, suggestion
 from headrace.handlers.hub import check_model, is_hub_id, model_files, model_folder, model_name
-from headrace.handlers.huggingface_inputs import Processing, by_hand, is_prepared
+from headrace.handlers.huggingface_inputs import INPUT_FILES, Processing, by_hand, is_prepared
 from headrace.handlers.huggingface_pipeline import HuggingFacePipelineModelHandler as HuggingFacePipelineModelHandler
 from headrace.handlers.pretrained import (
     check_weights,
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _POOLINGS = ("mean", "cls", "max", "last")
 _WRITERS = ("LMHeadModel", "ForCausalLM", "ForConditionalGeneration", "ForSeq2SeqLM", "ForSpeechSeq2Seq")
 """How the classes end that write texts."""
+_NEW_TOKENS = 20
+"""Written where nothing else is said; a length of the whole would depend on the padding of the batch."""
+_OF_SEQUENCES = frozenset({"vocab_size", "text_config", "feat_extract_norm"})
+"""Settings that models of texts or sounds have."""
 _SHAPED = ("pixel_values", "input_values", "input_features")
 """Inputs that are not padded."""
 
@@ -134,6 +138,8 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
         if self.pooling is not None and self.outputs is not None:
             raise PlanError(f"{name}: outputs= names what is answered as it is, and pooling= makes one of it; pass one")
         check_model(self.model, handler_name=name, revision=self.revision)
+        if self.tokenizer is not None:
+            check_model(self.tokenizer, handler_name=name, holds=INPUT_FILES)
         if is_local(self.model) and not is_hub_id(self.model) and not self.model_kwargs:
             check_weights(local_path(self.model), handler_name=name)
 
@@ -155,6 +161,14 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
             trust_remote_code=self.trust_remote_code,
             cache_dir=self.cache_dir,
         )
+
+    @property
+    def weighs(self) -> bool:
+        """Whether rows differ in length, as those of models with a vocabulary or for sounds do, and pictures do not."""
+        if not is_local(self.model) or is_hub_id(self.model):
+            return True
+        settings = read_settings(local_path(self.model))
+        return not settings or bool(_OF_SEQUENCES & set(settings))
 
     def weigh(self, batch: Any) -> Any:
         """Return the tokens (or samples) of each row; pictures weigh alike."""
@@ -212,7 +226,7 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
         if self.inference_fn is not None:
             return self.inference_fn(tensors, module, model.device, args)
         if writes:
-            return _written(module.generate(**tensors, **args), tensors, model)
+            return _written(tensors, model, args)
         found = module(**tensors, **args)
         if self.outputs is not None:
             return _named(found, self.outputs, mask)
@@ -320,8 +334,14 @@ def _tensors(arrays: Mapping[str, NDArray[Any]], module: Any, device: Any) -> di
     return tensors
 
 
-def _written(tokens: Any, tensors: Mapping[str, Any], model: _Loaded) -> list[str]:
-    if not model.module.config.is_encoder_decoder:  # which repeat what they were given
+def _written(tensors: Mapping[str, Any], model: _Loaded, args: dict[str, Any]) -> list[str]:
+    module, settings = model.module, model.module.generation_config
+    answers = module.config.is_encoder_decoder  # others go on behind what they were given
+    told = settings.max_new_tokens or (answers and settings.max_length not in (None, 20))
+    if not told and not {"max_new_tokens", "max_length", "generation_config"} & set(args):
+        args["max_new_tokens"] = _NEW_TOKENS
+    tokens = module.generate(**tensors, **args)
+    if not answers:
         tokens = tokens[:, tensors["input_ids"].shape[1] :]
     texts: list[str] = model.processing.tokenizer.batch_decode(tokens, skip_special_tokens=True)
     return texts

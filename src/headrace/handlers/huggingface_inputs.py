@@ -25,6 +25,12 @@ _log = logging.getLogger("headrace.handlers")
 READY = frozenset({"input_ids", "inputs_embeds", "pixel_values", "input_values", "input_features"})
 """Main inputs of models: a batch that names one of them is prepared."""
 
+INPUT_FILES = (
+    *("tokenizer_config.json", "tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"),
+    *("preprocessor_config.json", "processor_config.json"),
+)
+"""A folder with a tokenizer or processor holds one of these."""
+
 _SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "esm"})
 """Kinds of model whose positions begin behind that of the padding, so that they hold fewer tokens than positions."""
 
@@ -52,12 +58,10 @@ class Processing:
     trust_remote_code: bool = False
     cache_dir: str | None = None
 
-    def __post_init__(self) -> None:
+    def setup(self) -> None:
+        """Find the model's folder; tokenizer and processors, a replica its own, are loaded when they are needed."""
         self._loaded: dict[str, Any] = {}
         self._told = False
-
-    def setup(self) -> None:
-        """Find the model's folder; tokenizer and processors are loaded when they are needed."""
         self._folder = model_folder(
             self.model, handler_name=self.handler_name, revision=self.revision, cache_dir=self.cache_dir
         )

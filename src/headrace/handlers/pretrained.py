@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ def quieten() -> None:
     logger = logging.getLogger("transformers")
     if logger.level in (logging.NOTSET, logging.WARNING):  # as it is without TRANSFORMERS_VERBOSITY
         transformers.logging.set_verbosity_error()
+        warnings.filterwarnings("ignore", category=UserWarning, module="transformers")
     transformers.logging.disable_progress_bar()
 
 
