@@ -37,6 +37,8 @@ def named(module: str, name: str, base: type[Exception] = Exception) -> type[Exc
         ),
         named("tensorflow.python.framework.errors_impl", "ResourceExhaustedError")("OOM when allocating tensor"),
         named("jaxlib.xla_extension", "XlaRuntimeError", RuntimeError)("RESOURCE_EXHAUSTED: Out of memory"),
+        named("jax.errors", "JaxRuntimeError", RuntimeError)("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes."),
+        named("tensorflow.python.framework.errors_impl", "InternalError")("RESOURCE_EXHAUSTED: Out of memory"),
         named("xgboost.core", "XGBoostError", ValueError)("std::bad_alloc: cudaErrorMemoryAllocation: out of memory"),
     ],
     ids=lambda error: type(error).__name__,
