@@ -19,7 +19,7 @@ from headrace.model.predictor import Predictor
 from headrace.plan.nodes import InferenceSpec
 from headrace.records.columns import from_column
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]  # importing TensorFlow takes long on a busy machine
 
 BATCH = pa.record_batch({"a": [1.0, 2.0, 3.0], "b": [0.5, 0.25, 4.0], "n": [1, 2, 3], "text": ["x", "yé", "zzz"]})
 
