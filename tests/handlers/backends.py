@@ -36,10 +36,12 @@ def results(module: str, backend: str, folder: Path) -> dict[str, Any]:
     """Run all cases of a module on a backend, and return what became of them, beside what was written to stderr."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path])
     env = {name: value for name, value in os.environ.items() if name not in ("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")}
+    own = folder / backend
+    own.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", module, backend],
-        cwd=folder,
-        env={**env, "PYTHONPATH": paths, "KERAS_HOME": str(folder)},
+        cwd=own,
+        env={**env, "PYTHONPATH": paths, "KERAS_HOME": str(own)},
         capture_output=True,
         text=True,
     )
