@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from headrace.model.handler import ModelHandler
@@ -17,10 +18,12 @@ class Model:
 
     handler: ModelHandler[Any]
     inputs: Any = None
+    columns: Callable[[int, int], Row] = lambda i, count: {}
+    """What a row of number `i` and a count has beside these, for handlers that take no numbers."""
 
 
-Made: TypeAlias = Callable[[], Model]
-"""Makes a tiny model, with its files in the current folder."""
+Made: TypeAlias = Callable[[Path], Model]
+"""Makes a tiny model, with its files in a folder of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ class Kind:
     """A kind of handler with a model of its own framework, rows that it takes, and one that it refuses.
 
     Where the framework lets a model answer that oddly, further models of the same kind do; else the reason stands in
-    their place. They are all given numbers, and their answers follow from these:
+    their place. The answers of these follow from the numbers in their rows:
 
     | model         | columns        | answer a row                                                            |
     | ------------- | -------------- | ----------------------------------------------------------------------- |
@@ -45,8 +48,8 @@ class Kind:
     """The columns of the row of that number, for which the model gives an answer of its own."""
     bad: Mapping[str, Any]
     """What makes a row one that the model refuses."""
-    error: str
-    """What its dead letter says, as `ErrorType: text`; a pattern."""
+    error: tuple[str, str]
+    """What its dead letter says: the type of the error, and a pattern of its text."""
     tolerance: float = 0.0
     """By how much answers may differ between batches, relatively and absolutely: sums may be made in another order."""
     ragged: Made | str
