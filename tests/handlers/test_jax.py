@@ -34,7 +34,7 @@ def predict(handler: JaxModelHandler, batch: pa.RecordBatch = BATCH, **spec: Any
 
 def test_answers_are_those_of_the_function() -> None:
     assert predict(JaxModelHandler(linear, PARAMS), inputs=("a", "b")) == SUMS
-    assert predict(JaxModelHandler(linear, PARAMS, jit=False, pad_to=None), inputs=("a", "b")) == SUMS
+    assert predict(JaxModelHandler(linear, PARAMS, jit=False), inputs=("a", "b")) == SUMS
     random = np.random.default_rng(0)
     params = {"w": random.normal(size=(5, 3)).astype("float32"), "b": random.normal(size=3).astype("float32")}
     x = random.normal(size=(77, 5)).astype("float32")
@@ -79,6 +79,11 @@ def test_sizes_of_the_users_own() -> None:
         x = np.arange(2 * rows, dtype="float32").reshape(rows, 2)
         np.testing.assert_allclose(handler.run_inference(x, model), linear(PARAMS, x), rtol=1e-5)
     assert sorted(traced) == [8, 32]
+
+
+def test_what_is_not_compiled_is_not_padded() -> None:
+    handler = JaxModelHandler(lambda _, x: x * len(x), jit=False)
+    assert predict(handler, inputs="n") == [3, 6, 9]
 
 
 def test_a_mapping_gives_named_arrays_and_several_outputs_become_a_dict() -> None:

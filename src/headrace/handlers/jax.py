@@ -45,8 +45,8 @@ class JaxModelHandler(ModelHandler[JaxModel]):
 
     XLA compiles a function anew for each shape, so batches are filled up to a power of two with copies of their last
     row, or to the size (or one of the sizes) that `pad_to` gives. `pad_to=None` leaves them as they come: for functions
-    that are not compiled (`jit=False`), or whose rows depend on each other. Rows of different lengths go in with
-    `collate=headrace.PadSequences(multiple_of=64)`, so that there are few lengths as well.
+    whose rows depend on each other. With `jit=False` nothing is compiled, nor padded. Rows of different lengths go in
+    with `collate=headrace.PadSequences(multiple_of=64)`, so that there are few lengths as well.
 
     >>> JaxModelHandler(lambda params, x: x @ params["w"], params_path="models/net.npz").model_id
     'net.npz'
@@ -117,7 +117,9 @@ class JaxModelHandler(ModelHandler[JaxModel]):
 
     def _answers(self, batch: Any, model: JaxModel, args: Mapping[str, Any]) -> Any:
         arrays = _arrays(batch, wide=imported("jax").config.jax_enable_x64)
-        return run_in_buckets(lambda part: _named(model.fn(model.params, part, **args)), arrays, self.pad_to)
+        return run_in_buckets(
+            lambda part: _named(model.fn(model.params, part, **args)), arrays, self.pad_to if self.jit else None
+        )
 
     def __headrace_fingerprint__(self) -> Any:
         """Say what counts: parameters by their values, wherever they are kept."""
