@@ -61,10 +61,26 @@ _inside = threading.local()
 fsspec.register_implementation("flaky", FlakyFileSystem, clobber=True)
 
 
+class VirtualClock:
+    """Time that passes while somebody sleeps, and at no other moment."""
+
+    def __init__(self) -> None:
+        self._now, self._lock = 0.0, threading.Lock()
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, secs: float) -> None:
+        with self._lock:
+            self._now += secs
+
+
 @contextmanager
 def flaky_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FlakyFileSystem]]:
-    """An empty store under flaky://bucket, whose clients need not wait before they ask again."""
-    monkeypatch.setattr("headrace.sinks.store.FIRST_DELAY_SECS", 0.0)
+    """An empty store under flaky://bucket, whose clients wait no time before they ask again, but by their own clock."""
+    clock = VirtualClock()
+    monkeypatch.setattr("headrace.sinks.store.time", clock)
+    monkeypatch.setattr("headrace.sinks.patience.Patience.pause", lambda _self, secs: clock.sleep(secs))
     FlakyFileSystem.store.clear()
     FlakyFileSystem.pseudo_dirs[:] = [""]
     FlakyFileSystem.counts.clear()

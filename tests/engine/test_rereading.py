@@ -1,6 +1,7 @@
 """Rereading: faults of the network cost time and no row; other errors, and lasting ones, are told."""
 
 import json
+from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.engine.rereading import reread
 from headrace.errors import NoInputError, SourceError
-from headrace.plan.retry import Retry
 from headrace.records.block import dense_block
 from headrace.sources import storage
 from headrace.sources.storage import unreadable
@@ -44,22 +44,38 @@ def flaky(cuts_by_attempt, rows: int):
 def test_each_row_comes_once_wherever_the_connection_breaks(rows, cuts) -> None:
     pauses: list[float] = []
     told: list[int] = []
-    blocks = list(reread(flaky(cuts, rows), pause=pauses.append, retried=lambda: told.append(1), retry=Retry(4)))
+    read = reread(
+        flaky(cuts, rows), pause=pauses.append, retried=lambda: told.append(1), outage_secs=1, clock=lambda: 0
+    )
+    blocks = list(read)
     assert [x for block in blocks for x in block.batch.column("x").to_pylist()] == list(range(rows))
     assert [n for block in blocks for n in block.ordinal_array().tolist()] == list(range(rows))
     assert len(pauses) == len(told)
 
 
-def test_a_fault_that_lasts_is_told_after_all_attempts() -> None:
+def within(outage_secs: float, read: Any) -> tuple[list[Any], list[float]]:
+    """Read with a clock that goes on in pauses only."""
     pauses: list[float] = []
-    with pytest.raises(SourceError, match="broke"):
-        list(reread(flaky([[]] * 9, 5), pause=pauses.append, retried=lambda: None, retry=Retry(3)))
-    assert len(pauses) == 2
+    found: list[Any] = []
+    clock = lambda: sum(pauses)  # noqa: E731 - a name for it
+    try:
+        found.extend(reread(read, pause=pauses.append, retried=lambda: None, outage_secs=outage_secs, clock=clock))
+    except SourceError as error:
+        found.append(error)
+    return found, pauses
 
 
-def test_progress_gives_the_attempts_back() -> None:
-    cuts = [[1 + i] for i in range(9)]
-    assert len(list(reread(flaky(cuts, 10), pause=lambda secs: None, retried=lambda: None, retry=Retry(2)))) == 10
+@given(outage_secs=st.floats(0, 300))
+def test_a_fault_that_lasts_is_told_when_the_time_is_up(outage_secs) -> None:
+    (error,), pauses = within(outage_secs, flaky([[]] * 99, 5))
+    assert "the connection broke. It was tried again for" in str(error)
+    assert sum(pauses) == pytest.approx(outage_secs, abs=0.01)
+
+
+def test_progress_gives_the_time_back() -> None:
+    found, pauses = within(3, flaky([[], [1], [], [2], [], [3]], 10))
+    assert sum(block.num_rows for block in found) == 10
+    assert sum(pauses) > 3
 
 
 def test_what_does_not_pass_by_itself_is_told_at_once() -> None:
@@ -68,7 +84,7 @@ def test_what_does_not_pass_by_itself_is_told_at_once() -> None:
         yield
 
     with pytest.raises(SourceError):
-        list(reread(read, pause=lambda secs: pytest.fail("it waited"), retried=lambda: None))
+        list(reread(read, pause=lambda secs: pytest.fail("it waited"), retried=lambda: None, outage_secs=60))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import threading
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from headrace.errors import SinkError
 from headrace.runners.result import RunResult
 from tests.faulty_s3 import Fault, FaultyStore
 from tests.s3 import Store, serving
@@ -43,12 +45,12 @@ def picky(row: dict[str, object]) -> dict[str, object]:
     return row
 
 
-def run() -> RunResult:
+def run(**options: float) -> RunResult:
     return (
         hr.read_csv("s3://bucket/in/*.csv")
         .map(picky)
         .write_parquet("s3://bucket/out", rows_per_part=30)
-        .run(on_error="dead_letter")
+        .run(on_error="dead_letter", **options)
     )
 
 
@@ -75,4 +77,38 @@ def test_requests_that_fail_now_and_then_are_made_again(fault: Fault, store: Sto
     faulty.fault = every(7, fault)
     assert run().rows_written == FILES * ROWS - 1
     assert faulty.faults > 3
+    check_end(store)
+
+
+class Outage:
+    """From the second part on no request is answered, until so many have been refused."""
+
+    def __init__(self, refusals: float) -> None:
+        self.refusals, self._parts, self._lock = refusals, 0, threading.Lock()
+
+    def __call__(self, method: str, path: str) -> Fault:
+        with self._lock:
+            self._parts += method == "PUT" and "/out/part-" in path
+            if self._parts < 2 or self.refusals <= 0:
+                return ""
+            self.refusals -= 1
+            return "internal error"
+
+
+def test_an_outage_that_ends_costs_time_and_nothing_else(store: Store, faulty: FaultyStore) -> None:
+    faulty.fault = outage = Outage(refusals=8)
+    assert run().rows_written == FILES * ROWS - 1
+    assert (outage.refusals, faulty.faults) == (0, 8)
+    check_end(store)
+
+
+def test_an_outage_that_does_not_end_is_told_once_and_the_next_run_goes_on(store: Store, faulty: FaultyStore) -> None:
+    faulty.fault = outage = Outage(refusals=math.inf)
+    with pytest.raises(SinkError, match=r"cannot write s3://bucket/out/.*max_outage_secs.*goes on from there"):
+        run(max_outage_secs=2)
+    published = [name for name in store.names() if name.startswith("out/part-")]
+    assert published
+    outage.refusals = 0
+    second = run()
+    assert 0 < second.statistics.sinks[0].rows_before < FILES * ROWS
     check_end(store)

@@ -174,6 +174,7 @@ def infer(
     num_cpus: int | None,
     memory_limit: str | None,
     disk_limit: str | None,
+    max_outage_secs: float | None,
     explain_only: bool,
     quiet: bool,
     as_json: bool,
@@ -211,6 +212,7 @@ def infer(
             num_cpus=num_cpus,
             memory_limit=memory_limit,
             disk_limit=disk_limit,
+            max_outage_secs=max_outage_secs,
         )
 
 

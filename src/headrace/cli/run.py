@@ -41,6 +41,7 @@ def run(
     on_change: str | None,
     memory_limit: str | None,
     disk_limit: str | None,
+    max_outage_secs: float | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -69,4 +70,5 @@ def run(
         memory_limit=memory_limit or spec.run.memory_limit,
         disk_limit=disk_limit or spec.run.disk_limit,
         stall_warning_secs=spec.run.stall_warning_secs,
+        max_outage_secs=spec.run.max_outage_secs if max_outage_secs is None else max_outage_secs,
     )

@@ -40,11 +40,13 @@ def changing(command: FunctionT) -> FunctionT:
 
 
 def limited(command: FunctionT) -> FunctionT:
-    """Add --memory-limit and --disk-limit to a command."""
+    """Add --memory-limit, --disk-limit and --max-outage-secs to a command."""
     memory = "What the run may use with its workers, such as 4GB (60 % of what there is, if not given)."
     disk = "What finished rows may take on the disk while they wait for earlier ones, such as 20GB."
     command = click.option("--disk-limit", metavar="SIZE", callback=_size, help=disk)(command)
-    return click.option("--memory-limit", metavar="SIZE", callback=_size, help=memory)(command)
+    command = click.option("--memory-limit", metavar="SIZE", callback=_size, help=memory)(command)
+    outage = "How long a store that is busy or out of reach is asked again (60, if not given)."
+    return click.option("--max-outage-secs", metavar="S", type=click.FloatRange(min=0), help=outage)(command)
 
 
 def _size(context: click.Context, option: click.Parameter, value: str | None) -> str | None:

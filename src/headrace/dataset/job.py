@@ -44,6 +44,7 @@ class Job:
         memory_limit: int | str | None = None,
         disk_limit: int | str | None = None,
         stall_warning_secs: float | None = 300.0,
+        max_outage_secs: float = 60.0,
         progress: str | bool = False,
     ) -> RunResult:
         """Run the job to its end; see `headrace.run`."""
@@ -60,6 +61,7 @@ class Job:
             memory_limit=memory_limit,
             disk_limit=disk_limit,
             stall_warning_secs=stall_warning_secs,
+            max_outage_secs=max_outage_secs,
             progress=progress,
         )
 
@@ -136,6 +138,7 @@ def run(
     memory_limit: int | str | None = None,
     disk_limit: int | str | None = None,
     stall_warning_secs: float | None = 300.0,
+    max_outage_secs: float = 60.0,
     progress: str | bool = False,
 ) -> RunResult:
     """Run one or more jobs as one plan: what they share is read and computed once.
@@ -162,6 +165,8 @@ def run(
             to a reserve. Half of it used up, only what others wait for is read; all of it, the run ends.
         stall_warning_secs: a replica of a stage that makes no progress for so long is named in a warning, in the
             progress shown and in the report, with what it does; None: never. The run goes on.
+        max_outage_secs: how long a store (S3, …) that is busy or out of reach is asked again, in reading and in
+            writing, before the run ends; counted from the last answer. 0: not once more.
         progress: True or "auto" shows progress (live on a terminal, plain lines elsewhere), also "rich" and "plain".
 
     Raises:
@@ -192,6 +197,7 @@ def run(
         memory_limit=memory_limit,
         disk_limit=disk_limit,
         stall_warning_secs=stall_warning_secs,
+        max_outage_secs=max_outage_secs,
     )
     return local.run(_plan(jobs), options, progress=progress)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from headrace.plan.graph import Plan, nodes_behind
 from headrace.plan.nodes import Collect, Write
 from headrace.plan.stages import fuse
 from headrace.records.failure import told
+from headrace.sinks.patience import Patience, holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,6 +69,7 @@ class Execution:
         self._budget = Budget.of(options.memory_limit_bytes, stages=self._fused)
         self._memory = MemoryWatch(options.memory_limit_bytes)
         self._disk = DiskBudget(options.disk_limit_bytes)
+        self._patience = ExitStack()
         self._closed = False
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -78,6 +80,7 @@ class Execution:
         Raises:
             SourceError, SinkError: before anything is written.
         """
+        self._patience.enter_context(holding(Patience(self._options.max_outage_secs, self._state.stopping)))
         try:
             outputs = [output for output in self._plan.outputs if isinstance(output, Write)]
             for output in outputs:
@@ -158,6 +161,7 @@ class Execution:
             self._end()  # where the caller has left, and all stages have noticed by themselves
         self._memories.close()
         self._abort()
+        self._patience.close()
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 

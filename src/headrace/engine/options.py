@@ -13,6 +13,7 @@ from headrace.errors import PlanError
 from headrace.metrics.quantities import nbytes_of
 from headrace.model.cores import available_cores
 from headrace.records.first_rows import HOPELESS_ROWS
+from headrace.sinks.patience import OUTAGE_SECS
 
 if TYPE_CHECKING:
     from headrace.engine.commit.dead_letters import LettersFormat
@@ -49,6 +50,9 @@ class ExecutionOptions:
     stall_warning_secs: float | None = STALL_WARNING_SECS
     """Time without progress after which a replica is named; None: never."""
 
+    max_outage_secs: float = OUTAGE_SECS
+    """How long a store that is busy or out of reach is asked again."""
+
     @property
     def hopeless_rows(self) -> float:
         """Failed rows without a success after which a step ends the run; a retry gives its verdict on each row."""
@@ -69,6 +73,7 @@ class ExecutionOptions:
         memory_limit: int | str | None = None,
         disk_limit: int | str | None = None,
         stall_warning_secs: float | None = STALL_WARNING_SECS,
+        max_outage_secs: float = OUTAGE_SECS,
     ) -> ExecutionOptions:
         """Make options, counting the cores and the memory that this process may use where none are named.
 
@@ -79,6 +84,8 @@ class ExecutionOptions:
             raise PlanError(f"num_cpus is {num_cpus}; it is a number of cores, at least 1")
         if stall_warning_secs is not None and not stall_warning_secs > 0:
             raise PlanError(f"stall_warning_secs is {stall_warning_secs}; it is a number of seconds, more than 0")
+        if not max_outage_secs >= 0:
+            raise PlanError(f"max_outage_secs is {max_outage_secs}; it is a number of seconds, at least 0")
         return cls(
             on_error=on_error,
             dead_letters=dead_letters,
@@ -90,6 +97,7 @@ class ExecutionOptions:
             memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),
             disk_limit_bytes=_bytes("disk_limit", disk_limit),
             stall_warning_secs=stall_warning_secs,
+            max_outage_secs=max_outage_secs,
         )
 
 

@@ -61,9 +61,11 @@ class ReadStage(StageRun):
         make_task: Callable[[], Task],
         on_split: Callable[[int], str | None],
         fail: Callable[[Block], None],
+        outage_secs: float,
         retrying: Retrying | None = None,
     ) -> None:
         super().__init__(stage, state, outlet, inbox=None)
+        self._outage_secs = outage_secs
         self._node = node
         self._name = name
         self._splits = splits
@@ -172,6 +174,7 @@ class ReadStage(StageRun):
             lambda: source.read(split, columns=columns),
             pause=self.state.pause,
             retried=lambda: self._count("retried", 1),
+            outage_secs=self._outage_secs,
         )
 
     def _count(self, key: str, delta: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import TYPE_CHECKING
 
 from headrace.errors import SourceError
+from headrace.metrics.quantities import duration
 from headrace.plan.retry import Retry
 from headrace.records.position import START
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.records.block import Block
     from headrace.records.position import Position
 
-READ_RETRY = Retry(4, backoff_secs=1.0)
+PAUSES = Retry(backoff_secs=1.0, max_backoff_secs=8.0)
 """Clients of stores have attempts of their own; these are for connections that break in the middle of a file."""
 
 
@@ -24,16 +26,17 @@ def reread(
     *,
     pause: Callable[[float], None],
     retried: Callable[[], None],
-    retry: Retry = READ_RETRY,
+    outage_secs: float,
+    clock: Callable[[], float] = time.monotonic,
     luck: Callable[[], float] = random.random,
 ) -> Iterator[Block]:
-    """Yield the blocks of one split, whatever it takes within `retry`; any progress gives all attempts back.
+    """Yield the blocks of one split, also where faults come between, but for those that last for `outage_secs`.
 
     Raises:
         SourceError: as `read`, for faults that do not pass, or not in time.
     """
     done: Position = START
-    attempt = 1
+    attempt, since = 1, clock()
     while True:
         try:
             for block in read():
@@ -42,10 +45,17 @@ def reread(
                 if waiting[0] is not None:
                     done, attempt = waiting[0].end, 1
                     yield waiting.pop()  # type: ignore[misc]
+                since = clock()
             return
         except SourceError as error:
-            if not error.may_pass or attempt >= retry.attempts:
+            if not error.may_pass:
                 raise
+            left = round(outage_secs - (clock() - since), 3)
+            if left <= 0:
+                raise SourceError(
+                    f"{error}. It was tried again for {duration(clock() - since)} (max_outage_secs); what is finished"
+                    " stays, and the same command goes on from there"
+                ) from error
         retried()
-        pause(retry.delay_secs(attempt, luck()))
+        pause(min(left, PAUSES.delay_secs(attempt, luck())))
         attempt += 1

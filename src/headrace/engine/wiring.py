@@ -178,6 +178,7 @@ class Wiring:
                 make_task=self._steps(stage),
                 on_split=partial(self._on_split, head),
                 fail=partial(self._refuse_unreadable, self._plan.name_of(head)),
+                outage_secs=self._options.max_outage_secs,
                 retrying=self._retrying(),
             )
         inbox = self._inboxes[id(head)]

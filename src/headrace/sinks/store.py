@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from headrace.errors import SinkError
+from headrace.metrics.quantities import duration
+from headrace.sinks.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,8 +29,8 @@ BUSY_ERRNOS = frozenset({errno.EIO, errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, 
 BUSY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 FIRST_DELAY_SECS, MAX_DELAY_SECS = 0.25, 8.0
-ATTEMPTS = 8
 ATTEMPTS_BEFORE_ANY_ANSWER = 2
+"""A wrong address or a missing network is told at once."""
 _answered: set[tuple[str, str]] = set()
 """Protocols and buckets of which it is known that they work."""
 
@@ -40,15 +43,12 @@ class Store:
             reached, refuses, or stays busy.
     """
 
-    def __init__(
-        self, url: str, storage_options: Mapping[str, Any] | None = None, *, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url = url.rstrip("/")
         self._fs, self._root = filesystem(url, storage_options)
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         self._buckets, self._whole = bool(protocols & BUCKETS), bool(protocols & WHOLE)
         self._copies_later = bool(protocols & COPIES_LATER)
-        self._sleep = sleep
         self._place = (min(protocols), self._root.split("/", 1)[0])
 
     def sizes(self, folder: str = "") -> dict[str, int]:
@@ -194,22 +194,32 @@ class Store:
         self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
 
     def _ask(self, request: Callable[[], AnswerT]) -> AnswerT:
-        delay = FIRST_DELAY_SECS
-        attempt = 1
+        """Make a request, again and again where the store is busy or away, as long as patience lasts."""
+        delay, attempt, since = FIRST_DELAY_SECS, 1, time.monotonic()
         while True:
             try:
                 answer = request()
             except Exception as error:
-                attempts = ATTEMPTS if self._place in _answered else ATTEMPTS_BEFORE_ANY_ANSWER
-                if attempt >= attempts or not is_busy(error):
-                    if is_busy(error):
-                        _answered.discard(self._place)  # it has had its chance: what follows need not wait as long
+                if not is_busy(error) or (self._place not in _answered and attempt >= ATTEMPTS_BEFORE_ANY_ANSWER):
                     raise
+                waited = time.monotonic() - since
+                left = patience().left_secs(waited=waited)
+                if left <= 0:
+                    _answered.discard(self._place)  # it has had its chance: what follows need not wait as long
+                    raise _StayedAwayError(waited) from error
             else:
                 _answered.add(self._place)
                 return answer
-            self._sleep(delay * random.uniform(0.5, 1.0))
+            patience().pause(min(left, delay * random.uniform(0.5, 1.0)))
             delay, attempt = min(MAX_DELAY_SECS, 2 * delay), attempt + 1
+
+
+class _StayedAwayError(Exception):
+    """A store has been asked for as long as patience lasts; its cause is what the client said last."""
+
+    def __init__(self, waited_secs: float) -> None:
+        super().__init__(waited_secs)
+        self.waited_secs = waited_secs
 
 
 def filesystem(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
@@ -220,11 +230,27 @@ def filesystem(url: str, storage_options: Mapping[str, Any] | None = None) -> tu
     """
     import fsspec
 
+    options = asking_once(url, storage_options or {})
     try:
-        fs, path = fsspec.core.url_to_fs(url, **dict(storage_options or {}))
+        fs, path = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError, TypeError, OSError) as error:
         raise SinkError(f"cannot write to {url}: {error}; check the URL and storage_options=") from error
     return fs, path.rstrip("/")
+
+
+def asking_once(url: str, storage_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with which the client of S3 asks once, since its attempts would multiply ours.
+
+    Who has set the number of attempts gets it.
+
+    >>> asking_once("s3://bucket/out", {"anon": True})
+    {'anon': True, 'config_kwargs': {'retries': {'total_max_attempts': 1}}}
+    """
+    options = dict(storage_options)
+    set_already = "AWS_MAX_ATTEMPTS" in os.environ or "retries" in options.get("config_kwargs", {})
+    if url.split("://", 1)[0] in ("s3", "s3a") and not set_already:
+        options["config_kwargs"] = {**options.get("config_kwargs", {}), "retries": {"total_max_attempts": 1}}
+    return options
 
 
 @contextlib.contextmanager
@@ -241,9 +267,20 @@ def reaching(url: str) -> Iterator[None]:
             f"cannot write {url}: {str(error).rstrip('.') or 'permission denied'}; check your credentials and what they"
             " allow"
         ) from error
+    except _StayedAwayError as away:
+        raise SinkError(
+            f"cannot write {url}: {_text(away.__cause__)}; the store was busy or out of reach for"
+            f" {duration(away.waited_secs)} (max_outage_secs). What is finished stays: run the same command again when"
+            " the store is back, and it goes on from there"
+        ) from away.__cause__
     except Exception as error:  # clients have exceptions of their own for networks and credentials
-        text = str(error).rstrip(".") or type(error).__name__
-        raise SinkError(f"cannot write {url}: {text}; check the network, the endpoint and your credentials") from error
+        raise SinkError(
+            f"cannot write {url}: {_text(error)}; check the network, the endpoint and your credentials"
+        ) from error
+
+
+def _text(error: BaseException | None) -> str:
+    return str(error).rstrip(".") or type(error).__name__
 
 
 def is_busy(error: BaseException) -> bool:

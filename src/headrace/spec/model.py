@@ -339,6 +339,7 @@ class Run(SpecModel):
     memory_limit: Bytes | None = None
     disk_limit: Bytes | None = None
     stall_warning_secs: AboveZero | None = None
+    max_outage_secs: Annotated[float, Field(ge=0)] | None = None
 
 
 class PipelineSpec(SpecModel):
