@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -95,6 +97,14 @@ def test_other_types_are_converted_one_by_one() -> None:
 def test_integers_too_big_for_the_type_asked_for_misfit() -> None:
     done = convert_cells(pa.array([b"1", b"300"]), pa.int8(), lenient=True)
     assert (done.column.to_pylist(), done.misfits.tolist()) == ([1, None], [1])
+
+
+@pytest.mark.parametrize(("type_", "beyond"), [(pa.float16(), [2, 3]), (pa.float32(), [3]), (pa.float64(), [])])
+def test_numbers_beyond_a_float_misfit_and_infinity_does_not(type_: pa.DataType, beyond: list[int]) -> None:
+    done = convert_cells(pa.array([b"1.5", b"-inf", b"70000", b"-1e39", b"", b"nan"]), type_)
+    assert done.misfits.tolist() == beyond
+    assert done.column[1].as_py() == -math.inf
+    assert [row for row in (2, 3) if done.column[row].as_py() is None] == beyond
 
 
 def test_integers_beyond_64_bits_misfit_also_beside_floats() -> None:

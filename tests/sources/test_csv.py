@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import io
+import math
 import os
 import random
 from pathlib import Path
@@ -355,3 +356,13 @@ def test_a_file_whose_first_line_never_ends_is_refused_before_all_of_it_is_in_me
     path = write(tmp_path / "endless.csv", "x" * 10_000_000)
     with pytest.raises(SourceError, match=r"endless\.csv: the header cannot be read.*longer than 100,000 bytes"):
         source(path).schema()
+
+
+@pytest.mark.parametrize("cell", ["70000", "1e400"])
+def test_a_number_too_large_for_its_type_fails_its_row(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"x\n1.5\n{cell}\ninf\n")
+    out = read(source(path, dtypes={"x": "float16"}))
+    assert out.column("x") == [1.5, math.inf]
+    assert [f.ordinal for f in out.failures] == [1]
+    assert f"'{cell}' is not halffloat" in out.failures[0].message

@@ -222,3 +222,11 @@ def test_bytes_and_maps_that_are_none_misfit(tmp_path: Path) -> None:
     )
     assert found.rows == [{"b": b"\x00\xff", "m": [(1, True)]}]
     assert [failure.position for failure in found.failures] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("number", ["70000", "1e400"])
+def test_a_number_too_large_for_its_type_fails_its_row(tmp_path: Path, number: str) -> None:
+    path = put(tmp_path / "a.jsonl", '{"x": 1.5, "v": [1.0]}', f'{{"x": {number}}}', f'{{"v": [2.5, {number}]}}')
+    out = read(source(path, dtypes={"x": "float16", "v": pa.list_(pa.float16())}))
+    assert out.rows == [{"x": 1.5, "v": [1.0]}]
+    assert [f.ordinal for f in out.failures] == [1, 2]

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.records.infinities import has_infinities
 from headrace.records.plain import array_of_numbers, array_of_text, flags_of, numbers_of
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def convert_cells(
     if pa.types.is_floating(to):
         number = _ANY_FLOAT if lenient else _FLOAT
         fits = pc.or_(pc.match_substring_regex(text, number), pc.match_substring_regex(text, _WORD_FLOAT))
-        return _convert_fitting(text, nulls, fits, to)
+        return _without_overflow(_convert_fitting(text, nulls, fits, to), text, number)
     if pa.types.is_boolean(to):
         known = TRUE_VALUES + FALSE_VALUES + (("0", "1") if lenient else ())
         fits = pc.is_in(text, value_set=pa.array(known))
@@ -148,6 +149,15 @@ def _convert_fitting(text: pa.Array, nulls: pa.Array, fits: pa.Array, to: pa.Dat
     if pa.types.is_boolean(to):
         return Converted(pc.utf8_lower(trimmed).cast(to), misfits)
     return Converted(trimmed.cast(to), misfits)
+
+
+def _without_overflow(done: Converted, text: pa.Array, number: str) -> Converted:
+    """Take out numbers that are infinite only because the type is too narrow for them."""
+    if not has_infinities(done.column):
+        return done
+    beyond = pc.and_(pc.is_inf(done.column), pc.match_substring_regex(text, number))
+    column = pc.if_else(pc.fill_null(beyond, False), pa.scalar(None, done.column.type), done.column)
+    return Converted(column, np.union1d(done.misfits, _where(beyond)))
 
 
 def _convert_one_by_one(text: pa.Array, nulls: pa.Array, to: pa.DataType) -> Converted:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from headrace.records.infinities import has_infinities
 from headrace.records.types import is_number
 from headrace.sources import cells
 from headrace.sources.assembly import Misfit
@@ -80,6 +81,8 @@ class CsvParser:
             table = self._read(data, self.types, include, _collector(ragged), block_bytes)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the latter: a type that Arrow's parser does not know
             return None
+        if any(map(has_infinities, table.columns)):
+            return None  # written as such, or numbers beyond their type
         if ragged or table.num_rows == 0:
             return Parsed([_one_batch(table)], ragged)
         return Parsed(table.to_batches())

@@ -12,6 +12,7 @@ import pyarrow.json as pjson
 from headrace.errors import SchemaError, SourceError
 from headrace.records.block import Block, Origin
 from headrace.records.columns import empty_columns
+from headrace.records.infinities import has_infinities
 from headrace.records.types import TypeQuarrelError
 from headrace.sources import pieces
 from headrace.sources.agreement import (
@@ -259,6 +260,8 @@ class _FileReader:
         changed = [f.type for f in table.schema if not f.type.equals(types.get(f.name, pa.null()))]
         if any(_guesses(type_) for type_ in changed):
             return None
+        if any(map(has_infinities, table.columns)):
+            return None  # numbers beyond their type: Arrow knows no others
         batches = table.combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 

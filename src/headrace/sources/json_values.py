@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from headrace.records.lists import is_any_list
 from headrace.records.types import TypeQuarrelError, is_bytes, is_text, types_within, unify_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -33,13 +34,19 @@ class WrittenFloat(float):
         return number
 
 
-def parse_float_for(types: Iterable[pa.DataType]) -> type[float]:
+def parse_float_for(types: Iterable[pa.DataType]) -> Callable[[str], float]:
     """Return what to make of numbers with a fraction, for columns of these types."""
     inner = (t for type_ in types for t in types_within(type_))
-    return WrittenFloat if any(pa.types.is_decimal(t) or pa.types.is_duration(t) for t in inner) else float
+    return WrittenFloat if any(pa.types.is_decimal(t) or pa.types.is_duration(t) for t in inner) else _finite
 
 
-def loads_object(line: bytes, parse_float: type[float] = float) -> dict[str, Any]:
+def _finite(text: str) -> float:
+    """Return a float, which remembers how it was written where 64 bits do not hold it."""
+    number = float(text)
+    return number if math.isfinite(number) else WrittenFloat(text)
+
+
+def loads_object(line: bytes, parse_float: Callable[[str], float] = float) -> dict[str, Any]:
     """Return the object that a line holds.
 
     >>> loads_object(b'{"id": 1}')
@@ -190,7 +197,7 @@ def fitted(value: Any, to: pa.DataType, *, as_text: bool = False) -> Any:
 
 def _fitted_number(value: float, to: pa.DataType) -> Any:
     if pa.types.is_floating(to):
-        return float(value)
+        return _fitted_float(value, to)
     if pa.types.is_integer(to) and isinstance(value, int):
         return _checked(value, to)
     if pa.types.is_decimal(to) or pa.types.is_duration(to):
@@ -201,6 +208,21 @@ def _fitted_number(value: float, to: pa.DataType) -> Any:
         if ticks == int(ticks):
             return _checked(int(ticks), to)
     raise MisfitError(value)
+
+
+def _fitted_float(value: float, to: pa.DataType) -> float:
+    """Return a number as a float; one that the type is too narrow for does not become infinite."""
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise MisfitError(value) from error
+    if math.isinf(number):
+        overflown = isinstance(value, WrittenFloat)  # what is written as Infinity is none
+    else:
+        overflown = to.bit_width < 64 and math.isinf(pa.scalar(number, to).as_py())
+    if overflown:
+        raise MisfitError(value)
+    return number
 
 
 def _key(text: str, to: pa.DataType) -> Any:
