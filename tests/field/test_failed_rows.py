@@ -62,6 +62,14 @@ def test_rows_written_with_nulls_count_as_failed() -> None:
         job.run(on_error="null", max_failed_rows=9)
 
 
+def test_under_null_what_the_output_cannot_hold_is_a_dead_letter() -> None:
+    mixed = hr.range(5).map(lambda row: {"x": "a word" if row["id"] == 3 else row["id"]}, isolation="thread")
+    result = mixed.write_parquet("mixed").run(on_error="null")
+    assert (result.rows_written, result.failed) == (4, 1)
+    (letter,) = hr.read_json("mixed/_dead_letters").iter_rows()
+    assert "column 'x' is string here ('a word')" in letter["message"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"max_failed_rows": -1}, {"max_failed_ratio": 7}, {"max_failed_ratio": "1%"}, {"dead_letters_format": "x"}],

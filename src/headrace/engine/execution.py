@@ -192,7 +192,7 @@ class Execution:
             if_exists=output.if_exists,
             dead_letters=self._dead_letters_of(output),
             dead_letters_format=self._options.dead_letters_format,
-            fails_as=self._plan.name_of(output) if self._options.on_error == "dead_letter" else None,
+            fails_as=None if self._options.on_error == "fail" else self._plan.name_of(output),
             choose=partial(self._choose, output) if self._options.retry_failed else None,
             failures=Failures(self._options.failure_limit, filtered=partial(self._filtered_behind, output)),
             target_part_bytes=output.target_part_bytes,
