@@ -10,7 +10,7 @@ import time
 import pytest
 
 import headrace as hr
-from headrace.errors import StageError
+from headrace.errors import StageError, WorkerCrashedError
 
 LONG = 600
 
@@ -99,6 +99,16 @@ def test_under_fail_the_run_ends_with_the_row_and_its_death(tmp_path) -> None:
     ds = hr.range(12).map(step("map", "segfault"), isolation="process", concurrency=1)
     with pytest.raises(StageError, match=r"(?s)row 7 of range\(12\) \(RowCrash: .*SIGSEGV.*in string_at"):
         ds.write_json(tmp_path / "out").run()
+
+
+def test_code_that_closes_the_socket_of_its_worker_is_told_so(tmp_path, capfd) -> None:
+    def careless(row):
+        os.closerange(3, 256)
+        return row
+
+    with pytest.raises(WorkerCrashedError, match=r"can no longer speak to this process.*os\.closerange"):
+        hr.range(2).map(careless, isolation="process").write_json(tmp_path / "out").run()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_death_that_does_not_come_again_costs_no_row(tmp_path) -> None:

@@ -18,6 +18,13 @@ _ADVICE = {
 }
 
 
+LOST_STATUS = 121
+"""With this a worker exits whose socket to its parent has been closed by the code that it runs."""
+_LOST = (
+    "can no longer speak to this process. Does the code of the stage close file descriptors that it has not opened, "
+    "as os.closerange does?"
+)
+
 OUT_OF_MEMORY = (
     "was killed by the kernel's out-of-memory killer. Use a smaller concurrency= or batch_size=, or more memory"
 )
@@ -33,6 +40,8 @@ def describe_exit(returncode: int, *, out_of_memory: bool = False) -> str:
     """
     if out_of_memory:
         return OUT_OF_MEMORY
+    if returncode == LOST_STATUS:
+        return _LOST
     if returncode >= 0:
         return f"exited with status {returncode}. Does the code of the stage call os._exit?"
     try:

@@ -10,9 +10,11 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.failing import leaving
+from headrace.engine.processes.crashes import LOST_STATUS
 from headrace.engine.processes.logs import LogCarrier
 from headrace.engine.processes.mark import Mark, MarkedCalls
 from headrace.engine.processes.remote_errors import RemoteError, pack_error
@@ -55,8 +57,9 @@ class Worker:
         self._say_goodbye()
 
     def _listen(self) -> None:
-        while (frame := self._wire.receive()) is not None:
-            self._inbox.put(frame)
+        with suppress(OSError):  # the user's code has closed the socket; whoever sends next finds out and tells
+            while (frame := self._wire.receive()) is not None:
+                self._inbox.put(frame)
         # The parent closes its end only when this process has ended: so it died, and takes us along, together with
         # whatever the user's code has started.
         os.killpg(os.getpgrp(), signal.SIGKILL)
@@ -165,7 +168,10 @@ def main(parent_pid: int, socket_fd: int, crash_fd: int, mark_fd: int) -> None:
     wire = Wire(socket.socket(fileno=socket_fd))
     # A fork that the user's code makes must not write into the middle of our frames, nor keep the socket open.
     os.register_at_fork(after_in_child=wire.abandon)
-    Worker(wire, MarkedCalls(Mark(mark_fd))).run()
+    try:
+        Worker(wire, MarkedCalls(Mark(mark_fd))).run()
+    except OSError:  # of the socket: those of the user's code are sent
+        os._exit(LOST_STATUS)
 
 
 if __name__ == "__main__":
