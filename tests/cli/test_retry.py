@@ -118,3 +118,22 @@ def test_a_retry_in_which_all_fail_again_leaves_a_finished_output() -> None:
     ]
     assert [letter["attempt"] for letter in letters] == [2] * 150
     assert ids() == list(range(0, 300, 2))
+
+
+def test_a_retry_that_was_stopped_can_be_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "pipeline.yaml", "-q"]) == 3
+    code("if row['id'] == 23: raise ValueError('still')")
+    assert main(["run", "pipeline.yaml", "--retry-failed", "-q", "--set", "run.on_error=fail"]) == 1
+    code("if row['id'] % 10 == 3: raise ValueError('no threes')")
+    assert main(["run", "pipeline.yaml", "-q"]) == 2
+    assert "headrace retry --abandon" in capsys.readouterr().err
+    assert main(["retry", "out", "--abandon"]) == 0
+    assert capsys.readouterr().out == "out: the retry is given up; 3 rows are failed as before it\n"
+    assert main(["retry", "out", "--abandon"]) == 2
+    assert "none has begun, or it is finished" in capsys.readouterr().err
+    assert main(["run", "pipeline.yaml", "-q"]) == 3, "the job is the one that it was, and finished"
+    assert len(list(Path("out/_dead_letters").iterdir())) == 1
+    code("pass")
+    assert main(["retry", "out", "-q"]) == 0
+    assert ids() == list(range(30))
+    assert os.listdir("out/_dead_letters") == []

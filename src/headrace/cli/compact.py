@@ -38,7 +38,7 @@ def compact(folder: str, target_part_bytes: int | None, rows_per_part: int | Non
     from headrace.engine.commit.compaction import compact as run
 
     with checking():
-        sink = _sink_of(folder)
+        sink = sink_of(folder, verb="compact")
     done = run(sink, target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(done), indent=2))
@@ -49,7 +49,7 @@ def compact(folder: str, target_part_bytes: int | None, rows_per_part: int | Non
         )
 
 
-def _sink_of(folder: str) -> Sink:
+def sink_of(folder: str, *, verb: str) -> Sink:
     """Return the sink that writes an output as its job did."""
     from headrace.engine.commit.status import read_status
     from headrace.errors import ResumeError
@@ -59,7 +59,7 @@ def _sink_of(folder: str) -> Sink:
 
     kind = read_status(folder).identity.components.get("output format")
     if kind is None:
-        raise ResumeError(f"{folder}: there is nothing to compact, since no job has written here")
+        raise ResumeError(f"{folder}: there is nothing to {verb}, since no job has written here")
     if kind == "ParquetSink":
         return ParquetSink(folder, compression=_codec_of(folder))
     sinks: dict[str, type[CsvSink] | type[JsonSink]] = {"CsvSink": CsvSink, "JsonSink": JsonSink}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from headrace.cli.outcome import Settings, checking, debuggable
 from headrace.cli.running import reporting
+from headrace.metrics.quantities import count
 
 EPILOG = """\b
 Mend what made the rows fail first: the model, the functions, the options in the pipeline file. The input has to be as
@@ -21,11 +24,14 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("folder", metavar="OUT")
+@click.option("--abandon", is_flag=True, help="Give up a retry that was stopped halfway; what it has answered stays.")
 @reporting
 @debuggable
 @click.pass_context
-def retry(context: click.Context, folder: str, quiet: bool, as_json: bool) -> int:
+def retry(context: click.Context, folder: str, abandon: bool, quiet: bool, as_json: bool) -> int:
     """Run the failed rows of OUT again, by the command that made it."""
+    if abandon:
+        return _abandon(folder, quiet=quiet, as_json=as_json)
     from headrace.cli.remembered import recall
 
     with checking():
@@ -38,3 +44,17 @@ def retry(context: click.Context, folder: str, quiet: bool, as_json: bool) -> in
         [*arguments, "--retry-failed", *flags], prog_name="headrace", obj=settings, standalone_mode=False
     )
     return int(code or 0)
+
+
+def _abandon(folder: str, *, quiet: bool, as_json: bool) -> int:
+    from headrace.cli.compact import sink_of
+    from headrace.engine.commit.abandoning import abandon_retry
+
+    with checking():
+        sink = sink_of(folder, verb="give up")
+    left = abandon_retry(sink)
+    if as_json:
+        click.echo(json.dumps({"failed": left}))
+    elif not quiet:
+        click.echo(f"{folder}: the retry is given up; {count(left, 'row is', 'rows are')} failed as before it")
+    return 0

@@ -98,6 +98,23 @@ class Job:
             progress=progress,
         )
 
+    def abandon_retry(self) -> int:
+        """Give up a retry that was stopped halfway; return how many rows are failed as they were before it.
+
+        What it has answered stays. Where that is nothing, the job is again the one that it was before the retry.
+
+        >>> import headrace as hr, tempfile
+        >>> job = hr.range(3).write_json(tempfile.mkdtemp() + "/numbers")
+        >>> result = job.run()
+        >>> job.abandon_retry()
+        Traceback (most recent call last):
+            ...
+        headrace.errors.ResumeError: ...: there is no retry to give up; none has begun, or it is finished
+        """
+        from headrace.engine.commit.abandoning import abandon_retry
+
+        return abandon_retry(self.node.sink)
+
     def compact(self, *, target_part_bytes: int | None = None, rows_per_part: int | None = None) -> Compacted:
         """Put the parts of a finished output together anew: larger, and in the order of the input.
 

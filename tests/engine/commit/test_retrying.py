@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.engine.commit.abandoning import abandon_retry
 from headrace.engine.commit.committer import Committer
 from headrace.engine.commit.crash import RETRY_POINTS, VARIABLE
 from headrace.engine.commit.failed import FailedRow
@@ -159,6 +160,42 @@ def test_a_retry_reads_the_input_as_it_was_read_and_may_have_other_functions(tmp
     committer.open()
     assert committer.done.everything, "the same as is mended is the same job"
     committer.finish()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    units=st.lists(fates, min_size=1, max_size=3).map(tuple),
+    again=st.lists(st.sampled_from([1, 0, 2, FAILS]), min_size=1, max_size=5),
+    blocks=st.integers(0, 6),
+    seed=st.integers(0, 2**32),
+)
+def test_a_retry_that_is_given_up_loses_no_row_and_has_none_twice(
+    tmp_path_factory: pytest.TempPathFactory,
+    units: tuple[tuple[int, ...], ...],
+    again: list[int],
+    blocks: int,
+    seed: int,
+) -> None:
+    out = str(tmp_path_factory.mktemp("given-up") / "out")
+    first = Job(fates=units, block_rows=3)
+    run_to_end(committer_for(out, first), first)
+    failed, then = failed_in(out), first.retried(*again)
+    committer = committer_for(out, then, choose=everything)
+    committer.open()
+    if not committer.retrying:
+        committer.finish()
+        return
+    for block in work_left(committer, then, random.Random(seed))[:blocks]:
+        committer.put(block)
+    committer.abort()
+
+    left = abandon_retry(committer._sink)
+    assert len(failed_in(out)) >= left
+    assert {(row.split, row.ordinal) for row in failed_in(out)} <= {(row.split, row.ordinal) for row in failed}
+    assert read_status(out).state == "finished"
+    run_to_end(committer_for(out, then, choose=everything), then)
+    assert sorted(read_rows(out)) == sorted(then.rows())
+    assert len(read_failures(out)) == len(failed_in(out))
 
 
 def test_what_is_not_finished_cannot_be_retried_and_a_retry_is_finished_first(tmp_path: Path) -> None:

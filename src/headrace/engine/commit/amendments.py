@@ -45,10 +45,41 @@ class Amendments:
                 "update letters set (rows, solved) = (select letters.rows - count(*), letters.solved + count(*) from"
                 f" failed f where f.letters = letters.number and f.line is not null and {chosen})"
             )
+            db.execute(f"insert into shelved select * from failed f where {chosen}")
             db.execute(f"delete from failed as f where {chosen}")
             db.execute("delete from meta where key = 'frontier'")
+            before = (
+                "insert or replace into meta select 'identity before retry', value from meta where key = 'identity'"
+            )
+            db.execute(before)
             self._journal.set_meta("state", "unfinished")
             self._journal.set_meta("retry", "begun")
+
+    def abandon_retry(self) -> int:
+        """Let the rows of a retry that it has not come to be failed as they were; return how many.
+
+        Where it has answered none, the job is the one it was before.
+        """
+        same = "{0}.split = s.split and {0}.ordinal = s.ordinal"
+        answered, again = (
+            f"exists (select 1 from {name} t where {same.format('t')})" for name in ("answered", "failed")
+        )
+        columns = "letters, line, split, ordinal, place, stage, attempt, siblings"
+        with self._journal.transaction(durable=True) as db:
+            answers = db.execute(f"select count(*) from shelved s where {answered}").fetchone()[0]
+            db.execute(f"delete from shelved as s where {answered} or {again}")
+            waiting = "(select count(*) from shelved s where s.letters = letters.number and s.line is not null)"
+            db.execute(f"update letters set (rows, solved) = (select rows + {waiting}, solved - {waiting})")
+            db.execute(f"insert into failed ({columns}) select {columns} from shelved order by id")
+            left = int(db.execute("select count(*) from shelved").fetchone()[0])
+            for table in ("shelved", "retrying"):
+                db.execute(f"delete from {table}")
+            if not answers:
+                db.execute(
+                    "update meta set value = (select value from meta where key = 'identity before retry')"
+                    " where key = 'identity'"
+                )
+        return left
 
     def go_on_as(self, identity: JobIdentity) -> None:
         """Note that the functions and models of a job are others from here on."""
@@ -71,6 +102,7 @@ class Amendments:
                     db.executemany("update failed set letters = ?, line = ? where letters = ? and line = ?", moved)
                 db.execute("update letters set rows = 0, dropped = 1 where number = ?", (number,))
             db.execute("delete from retrying")
+            db.execute("delete from shelved")
             self._journal.set_meta("retry", "finished")
             self._journal.set_meta("state", "finished")
 

@@ -57,6 +57,9 @@ create table if not exists failed (
     attempt integer, siblings integer);
 create table if not exists retrying (
     split integer, ordinal integer, place integer, attempt integer, primary key (split, ordinal)) without rowid;
+create table if not exists shelved (
+    id integer primary key, letters integer, line integer, split integer, ordinal integer, place integer, stage text,
+    attempt integer, siblings integer);
 create table if not exists answered (
     part integer, row integer, rows integer, split integer, ordinal integer, place integer,
     primary key (part, row)) without rowid;

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     Choose: TypeAlias = Callable[[Sequence[FailedRow]], Sequence[RetriedRow]]
     """Which of the failed rows a retry runs again."""
 
-RETRY_STOPPED = "a retry of its failed rows was stopped halfway; go on with it first (job.retry(), or headrace retry)"
+RETRY_STOPPED = (
+    "a retry of its failed rows was stopped halfway; go on with it first (job.retry(), or headrace retry), or give it"
+    " up (job.abandon_retry(), or headrace retry --abandon)"
+)
 
 
 def home_of(folder: str | None, *, storage_options: Mapping[str, Any] | None = None) -> Home | RemoteHome:
@@ -97,7 +100,7 @@ def open_output(
     Raises:
         ResumeError: it was damaged.
     """
-    letters = _letters(home, journal, dead_letters, letters_format, retries=choose is not None)
+    letters = letters_of(home, journal, dead_letters, letters_format, retries=choose is not None)
     settle(sink, home, journal, letters)
     crash_point("open.published")
     check_parts(home, journal)
@@ -125,7 +128,7 @@ def open_output(
     )
 
 
-def _letters(
+def letters_of(
     home: Home | RemoteHome, journal: Journal, folder: str | None, format: LettersFormat, *, retries: bool
 ) -> DeadLetters | None:
     """Return the dead letters; those of a retry lie beside the ones that it may solve, in the same format."""
