@@ -27,6 +27,7 @@ from headrace.plan.graph import Plan, nodes_behind
 from headrace.plan.nodes import Collect, Write
 from headrace.plan.stages import fuse
 from headrace.records.failure import told
+from headrace.sinks.folder import beginning_here
 from headrace.sinks.patience import Patience, holding
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Execution:
         self._budget = Budget.of(options.memory_limit_bytes, stages=self._fused)
         self._memory = MemoryWatch(options.memory_limit_bytes)
         self._disk = DiskBudget(options.disk_limit_bytes)
-        self._patience = ExitStack()
+        self._held = ExitStack()
+        """What this run changes for the whole process, until it is closed."""
         self._closed = False
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -80,9 +82,11 @@ class Execution:
         Raises:
             SourceError, SinkError: before anything is written.
         """
-        self._patience.enter_context(holding(Patience(self._options.max_outage_secs, self._state.stopping)))
+        self._held.enter_context(holding(Patience(self._options.max_outage_secs, self._state.stopping)))
         try:
             outputs = [output for output in self._plan.outputs if isinstance(output, Write)]
+            if outputs:
+                self._held.enter_context(beginning_here())
             for output in outputs:
                 self._claim(output)
             self._input.settle(self._committers)
@@ -161,7 +165,7 @@ class Execution:
             self._end()  # where the caller has left, and all stages have noticed by themselves
         self._memories.close()
         self._abort()
-        self._patience.close()
+        self._held.close()
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from headrace.sinks.disk import cannot_write
 from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 STAGING = ".headrace/staging"
@@ -66,7 +66,31 @@ def local_path(folder: str) -> str | None:
     """
     if folder.startswith("file://"):
         return folder.removeprefix("file://")
-    return None if "://" in folder else folder
+    return None if "://" in folder else _where_the_run_began(folder)
+
+
+@contextlib.contextmanager
+def beginning_here() -> Iterator[None]:
+    """Let relative paths of outputs stay what they are now, wherever users' code goes with os.chdir."""
+    here = os.getcwd()
+    _beginnings.append(here)
+    try:
+        yield
+    finally:
+        _beginnings.remove(here)
+
+
+_beginnings: list[str] = []
+"""The working directories in which the runs of this process began; the latest one counts."""
+
+
+def _where_the_run_began(path: str) -> str:
+    if not _beginnings or os.path.isabs(path):
+        return path
+    with contextlib.suppress(FileNotFoundError):  # where the working directory has been removed
+        if os.getcwd() == _beginnings[-1]:
+            return path
+    return os.path.join(_beginnings[-1], path)
 
 
 def part_name(number: int, extension: str) -> str:

@@ -82,7 +82,7 @@ class Home(WorkFolder):
         self.root = root
         """The output folder where it is local."""
         self._temporary = root is None
-        self.path = "" if root is None else os.path.join(root, HIDDEN)
+        self.path = "" if root is None else os.path.abspath(os.path.join(root, HIDDEN))
         """The hidden folder; a temporary one has no name before `claim`."""
         self._lock: int | None = None
         self._made_root = False
@@ -212,7 +212,7 @@ class Home(WorkFolder):
             shutil.rmtree(self.path, ignore_errors=True)
             if self._made_root:
                 with suppress(OSError):  # not empty: somebody else's files came in meanwhile
-                    os.rmdir(self.root)
+                    os.rmdir(os.path.dirname(self.path))
 
     def release(self) -> None:
         """Give the lock back, and remove a temporary home."""
