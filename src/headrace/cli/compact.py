@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -72,22 +72,27 @@ def _packed_by(folder: str) -> str | None:
     """Return the compression that the names of the parts tell."""
     from headrace.sinks.text_part import SUFFIXES
 
-    suffixes = {part.suffix for part in _parts(folder)}
+    suffixes = {os.path.splitext(name)[1] for name in _parts(folder)}
     return next((name for name, suffix in SUFFIXES.items() if suffix in suffixes), None)
 
 
 def _codec_of(folder: str) -> str:
     """Return how the first part of a folder of Parquet files is compressed."""
+    import fsspec
     import pyarrow.parquet as pq
 
-    for part in _parts(folder):
-        metadata = pq.read_metadata(part)
+    for name in _parts(folder):
+        with fsspec.open(f"{folder.rstrip('/')}/{name}", "rb") as part:
+            metadata = pq.read_metadata(part)
         if metadata.num_row_groups and metadata.num_columns:
             return str(metadata.row_group(0).column(0).compression).replace("UNCOMPRESSED", "NONE").lower()
     return "snappy"
 
 
-def _parts(folder: str) -> list[Path]:
+def _parts(folder: str) -> list[str]:
     from headrace.sinks.folder import local_path
+    from headrace.sinks.store import Store
 
-    return sorted(Path(local_path(folder) or folder).glob("part-*"))
+    root = local_path(folder)
+    names = Store(folder).names() if root is None else os.listdir(root)
+    return sorted(name for name in names if name.startswith("part-"))

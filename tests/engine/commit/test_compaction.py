@@ -152,9 +152,9 @@ def test_only_finished_outputs_of_files_can_be_compacted(tmp_path: Path) -> None
     with pytest.raises(ResumeError, match="only a finished output"):
         compact(ParquetSink(out))
     assert read_status(out).waiting_rows == waiting, "what is finished is still there"
-    with pytest.raises(SinkError, match="only files in a local folder"):
+    with pytest.raises(SinkError, match="only files in a folder"):
         compact(CollectingSink())
-    with pytest.raises(SinkError, match="only files in a local folder"):
+    with pytest.raises(SinkError, match="only files in a folder"):
         compact(ParquetSink("memory://out"))
 
 

@@ -7,12 +7,14 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from headrace.engine.commit.committer import Committer
+from headrace.engine.commit.compaction import compact
 from headrace.engine.commit.remote_home import RemoteHome
 from headrace.engine.commit.status import read_status
 from headrace.errors import HeadraceError, OutputExistsError, ResumeError, SinkError
@@ -409,3 +411,36 @@ def test_a_retry_whose_client_dies_at_any_request(store: type[FlakyFileSystem], 
     run_to_end(committer(then, choose=everything), then, seed=99)
     assert rows() == whole
     assert failed() == []
+
+
+def test_compaction_in_a_store(store: type[FlakyFileSystem]) -> None:
+    run_to_end(committer())
+    mended = JOB.retried(1)
+    run_to_end(committer(mended, choose=everything), mended)
+    parts = len([name for name in objects(OUT) if name.startswith("part-")])
+    done = compact(ParquetSink(OUT), rows_per_part=1_000)
+    assert (done.rows, done.parts_before, done.parts) == (len(mended.rows()), parts, 1)
+    check_whole(job=mended)
+    again = committer(mended)
+    again.open()
+    assert again.done.everything
+    again.finish()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_compaction_whose_client_dies_at_any_request(store: type[FlakyFileSystem], seed: int) -> None:
+    run_to_end(committer())
+    rng = random.Random(seed)
+    for _ in range(4):
+        last = store.counts.total() + rng.randint(1, 45)
+        store.faults = lambda _request, _path, last=last: "before" if store.counts.total() > last else ""
+        with suppress(HeadraceError):
+            compact(ParquetSink(OUT), rows_per_part=rng.choice([10, 40, 1_000]))
+        store.faults = None
+        if rng.random() < 0.5:  # the job itself, too, makes up for what is missing
+            again = committer()
+            again.open()
+            again.finish()
+            assert rows() == JOB.rows()
+    compact(ParquetSink(OUT), rows_per_part=1_000)
+    check_whole()

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.commit.amendments import Amendments
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.dead_letters import DeadLetters
 from headrace.engine.commit.entries import PartRecord
-from headrace.engine.commit.home import Home
-from headrace.engine.commit.journal import Journal
 from headrace.engine.commit.merging import Run, cut, merged, moved
-from headrace.engine.commit.opening import RETRY_STOPPED, check_parts, settle
+from headrace.engine.commit.opening import RETRY_STOPPED, check_parts, home_of, letters_of, settle
 from headrace.errors import HeadraceError, ResumeError, SinkError
 from headrace.records.types import unify_schemas
 from headrace.sinks.disk import cannot_write
-from headrace.sinks.folder import PartReceipt, local_path
+from headrace.sinks.folder import PartReceipt
 from headrace.sinks.rows import MergingSink
 
 if TYPE_CHECKING:
@@ -26,6 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.engine.commit.home import Home
+    from headrace.engine.commit.journal import Journal
+    from headrace.engine.commit.remote_home import RemoteHome
     from headrace.sinks.rows import PartRows
     from headrace.sinks.sink import Sink
 
@@ -48,25 +48,26 @@ def compact(sink: Sink, *, target_part_bytes: int | None = None, rows_per_part: 
 
     All new parts are written out of sight; one transaction of the journal makes them the output; then they take the
     place of the old ones. Whatever dies in between is made up for by the next command that writes there. A reader sees
-    whole files at any moment, but not the same rows in all of them while they are exchanged.
+    whole files at any moment, but not the same rows in all of them while they are exchanged: neither folders nor stores
+    give several files their names at one stroke, and a listing is all that readers of a folder go by.
 
     Raises:
         ResumeError: no job has finished there, or its parts have been changed.
         SinkError: the output cannot be written, or parts of its kind cannot be put together.
     """
     folder = sink.folder
-    if folder is None or local_path(folder) is None or not isinstance(sink, MergingSink):
-        raise SinkError(f"{sink.name}: only files in a local folder can be put together anew")
-    home = Home(folder)
-    if not home.has_journal:
-        raise ResumeError(f"{folder}: there is nothing to compact, since no job has written here")
-    home.claim()
+    if folder is None or not isinstance(sink, MergingSink):
+        raise SinkError(f"{sink.name}: only files in a folder can be put together anew")
+    home = home_of(folder, storage_options=getattr(sink, "storage_options", None))
     try:
-        with closing(Journal(home.journal)) as journal:
+        home.inspect(if_exists="resume")
+        if not home.has_journal:
+            raise ResumeError(f"{folder}: there is nothing to compact, since no job has written here")
+        home.claim()
+        with closing(home.open_journal()) as journal:
             _check_finished(folder, journal)
             try:
-                where = journal.dead_letters
-                letters = DeadLetters(where, home.staging) if where is not None else None
+                letters = letters_of(home, journal, None, "json", retries=True)
                 settle(sink, home, journal, letters)
                 check_parts(home, journal)
                 home.clear_staging()
@@ -87,7 +88,7 @@ def _check_finished(folder: str, journal: Journal) -> None:
 
 
 class _Compaction:
-    def __init__(self, sink: MergingSink, home: Home, journal: Journal) -> None:
+    def __init__(self, sink: MergingSink, home: Home | RemoteHome, journal: Journal) -> None:
         self._sink, self._home, self._journal = sink, home, journal
         self._rows: dict[int, PartRows] = {}
         self._left: dict[int, int] = {}
@@ -122,7 +123,7 @@ class _Compaction:
                 for piece in self._rows_of(sources[run.part]).take(run.rows):
                     writer.copy(piece)
                 self._taken(run)
-            receipt = writer.prepare()
+            receipt = self._home.stage(writer.prepare(), self._home.output or "")
         except EOFError:
             raise ResumeError(f"{self._home.output}: a part holds fewer rows than were written; put it back") from None
         except OSError as error:
@@ -139,7 +140,8 @@ class _Compaction:
 
     def _rows_of(self, part: PartRecord) -> PartRows:
         if part.number not in self._rows:
-            self._rows[part.number] = self._sink.open_rows(self._home.file_of(part.receipt))
+            with self._home.fetched(part.receipt) as path:
+                self._rows[part.number] = self._sink.open_rows(path)
             self._left[part.number] = part.rows
         return self._rows[part.number]
 

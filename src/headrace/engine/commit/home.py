@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
@@ -15,12 +15,12 @@ from headrace.engine.commit.journal import Journal, remove_journal
 from headrace.engine.commit.segments import Segments
 from headrace.errors import OutputExistsError, SinkError
 from headrace.sinks.disk import cannot_write
-from headrace.sinks.folder import PartReceipt, local_path, make_folder, sync
+from headrace.sinks.folder import PartReceipt, local_path, make_folder, remove_quietly, sync
 from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.errors import HeadraceError
@@ -172,6 +172,16 @@ class Home(WorkFolder):
         assert part is not None, receipt
         assert self.root is not None
         return os.path.join(self.root, part.name)
+
+    @contextmanager
+    def fetched(self, receipt: str) -> Iterator[str]:
+        """Give a published part as a file on this machine, to be opened."""
+        yield self.file_of(receipt)
+
+    def remove_parts(self, names: Iterable[str]) -> None:
+        """Remove published parts that others have replaced."""
+        for name in names:
+            remove_quietly(os.path.join(self.root or "", name))
 
     def size_of(self, receipt: str) -> int | None:
         """Return the bytes of a published part: -1 if it is missing, None where that cannot be told."""

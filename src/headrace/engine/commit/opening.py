@@ -20,10 +20,10 @@ from headrace.engine.commit.segments import heads, rows_beyond
 from headrace.errors import OutputExistsError, ResumeError
 from headrace.records.block import Unit
 from headrace.records.position import END
-from headrace.sinks.folder import PartReceipt, local_path, remove_quietly, sync
+from headrace.sinks.folder import PartReceipt, local_path, sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.engine.commit.dead_letters import LettersFormat
     from headrace.engine.commit.disk_budget import DiskBudget
@@ -269,12 +269,15 @@ def settle(sink: Sink, home: Home | RemoteHome, journal: Journal, letters: DeadL
         crash_point("settle.published")
     if letters is not None:
         settle_letters(journal, letters)
-    if isinstance(home, Home) and (replaced := Amendments(journal).replaced()):
-        for file in set(map(home.file_of, replaced)) - {home.file_of(part.receipt) for part in journal.parts()}:
-            remove_quietly(file)
+    if replaced := Amendments(journal).replaced():
+        home.remove_parts(sorted(_names(replaced) - _names(part.receipt for part in journal.parts())))
         crash_point("settle.removed")
         Amendments(journal).forget_replaced()
     journal.mark_published()
+
+
+def _names(receipts: Iterable[str]) -> set[str]:
+    return {part.name for part in map(PartReceipt.parse, receipts) if part is not None}
 
 
 def check_parts(home: Home | RemoteHome, journal: Journal) -> None:

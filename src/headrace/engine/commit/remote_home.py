@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
@@ -19,7 +20,7 @@ from headrace.sinks.store import Store
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.errors import HeadraceError
@@ -112,6 +113,22 @@ class RemoteHome(WorkFolder):
         """Return what a person calls a part."""
         part = PartReceipt.parse(receipt)
         return receipt if part is None else f"{self._store.url}/{part.name}"
+
+    @contextmanager
+    def fetched(self, receipt: str) -> Iterator[str]:
+        """Give a published part as a file on this machine, to be opened; it goes when it is closed."""
+        part = PartReceipt.parse(receipt)
+        assert part is not None, receipt
+        path = os.path.join(self.staging, f"{part.name}.before")
+        self._store.get_file(part.name, path)
+        try:
+            yield path
+        finally:
+            os.unlink(path)
+
+    def remove_parts(self, names: Iterable[str]) -> None:
+        """Remove published parts that others have replaced."""
+        self._store.remove(names)
 
     def size_of(self, receipt: str) -> int | None:
         """Return the bytes of a published part: -1 if it is missing, None where that cannot be told."""
