@@ -145,10 +145,14 @@ def test_a_row_that_is_bad_costs_itself(made: Any, tmp_path: Path) -> None:
 def test_paths_and_addresses_in_data_are_not_opened(made: Any, tmp_path: Path) -> None:
     handler = HuggingFacePipelineModelHandler("image-classification", made("vit"))
     model = handler.load_model()
-    (found,) = handler.run_inference(np.array(["http://127.0.0.1:9/a.png"], dtype=object), model)
-    assert "paths are not opened here" in str(found)
-    (found,) = handler.run_inference({"image": ["/etc/hostname"], "question": ["what?"]}, model)
-    assert "paths are not opened here" in str(found)
+    chat = [{"role": "user", "content": [{"type": "image", "url": "http://127.0.0.1:9/a.png"}]}]
+    for batch in (
+        np.array(["http://127.0.0.1:9/a.png"], dtype=object),
+        {"image": ["/etc/hostname"], "question": ["what?"]},
+        {"text": [chat]},
+    ):
+        (found,) = handler.run_inference(batch, model)
+        assert "paths and URLs in data are not opened" in str(found)
 
 
 def test_what_does_not_fit_is_told(made: Any) -> None:

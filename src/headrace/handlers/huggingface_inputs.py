@@ -31,6 +31,9 @@ INPUT_FILES = (
 )
 """A folder with a tokenizer or processor holds one of these."""
 
+_FILES = frozenset({"image", "images", "audio", "audios", "video", "videos", "url", "path"})
+"""Names under which processors, pipelines and chats take a path or URL too."""
+
 _SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "data2vec-text", "esm"})
 """Kinds of model whose positions begin behind that of the padding, so that they hold fewer tokens than positions."""
 
@@ -215,6 +218,7 @@ class Processing:
         processor = self._processor("AutoProcessor")
 
         def make(values: Mapping[str, Any]) -> Mapping[str, Any]:
+            refuse_addresses(values)
             given = {n: as_rgb(value) if n == "images" else value for n, value in values.items()}
             return dict(processor(**given, return_tensors="pt"))
 
@@ -238,6 +242,21 @@ def by_hand(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def is_prepared(batch: Any) -> bool:
     """Say whether a batch is what `Processing` makes, or the user's own tokens by name."""
     return isinstance(batch, Mapping) and not READY.isdisjoint(batch)
+
+
+def refuse_addresses(value: Any, name: str = "") -> None:
+    """Raise RowError for a path or URL in the place of a file's content, which Transformers would open or fetch."""
+    if isinstance(value, str) and name in _FILES:
+        raise RowError(
+            f"{name!r} is a text, and a picture or sound is expected; paths and URLs in data are not opened: read the "
+            "files with read_images or read_binary_files"
+        )
+    if isinstance(value, Mapping):
+        for inner, part in value.items():
+            refuse_addresses(part, inner)
+    elif isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == object):
+        for part in value:
+            refuse_addresses(part, name)
 
 
 def as_rgb(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.errors import PlanError, RowError, suggestion
 from headrace.handlers.hub import check_model, model_files, model_folder, model_name
-from headrace.handlers.huggingface_inputs import as_rgb
+from headrace.handlers.huggingface_inputs import as_rgb, refuse_addresses
 from headrace.handlers.pretrained import (
     load_module,
     load_tokenizer,
@@ -37,9 +37,6 @@ _PARTS = {
 
 _ALONE = ("feature-extraction",)
 """Tasks whose answers would hold the padding of their batch."""
-
-_FILES = ("image", "images", "audio")
-"""Names of inputs that pipelines would open as a path or URL, were they texts."""
 
 
 class HuggingFacePipelineModelHandler(ModelHandler[Any]):
@@ -235,23 +232,20 @@ def _items(batch: Any) -> list[Any]:
 def _attempted(item: Any, *, task: str, texts: bool) -> Any:
     """Return an item as the pipeline takes it, or what becomes of its row."""
     try:
+        if not texts:
+            refuse_addresses(item, "image")
         if isinstance(item, dict):
-            return {name: _value(value, task=task, texts=name not in _FILES) for name, value in item.items()}
-        return _value(item, task=task, texts=texts)
+            return {name: _value(value, task=task) for name, value in item.items()}
+        return _value(item, task=task)
     except RowError as error:
         return error
     except ValueError as error:  # of a picture
         return RowError(str(error))
 
 
-def _value(value: Any, *, task: str, texts: bool) -> Any:
+def _value(value: Any, *, task: str) -> Any:
     if value is None:
         raise RowError("a value is expected, not null")
-    if isinstance(value, str) and not texts:
-        raise RowError(
-            "a picture or sound is expected, not a text; paths are not opened here: read the files with read_images or "
-            "read_binary_files"
-        )
     if isinstance(value, bytes):
         return value if "audio" in task or "speech" in task else as_rgb(value)
     if isinstance(value, np.ndarray):
