@@ -383,7 +383,7 @@ def test_tokens_of_the_users_own(made: Any) -> None:
     check_close([row["prediction"] for row in found], answers(handler, texts))
 
 
-def test_in_a_process_of_its_own_and_on_after_a_stop(made: Any, tmp_path: Path) -> None:
+def test_the_same_model_elsewhere_is_the_same_job(made: Any, tmp_path: Path) -> None:
     rows = hr.from_items([{"text": text} for text in TEXTS])
     handler = HuggingFaceModelHandler(made("bert"), dtype="bfloat16")
 
