@@ -22,13 +22,16 @@ import headrace as hr
 from headrace.errors import RunError, StageError
 from headrace.runners.result import RunResult
 from headrace.testing import assert_balanced
-from tests.field.kinds import pictures, tables, texts
+from tests.field.kinds import arrays, pictures, sentences, tables, texts
 from tests.field.kinds.kind import Kind, Model
 from tests.field.running import rows_in
 
-pytestmark = pytest.mark.heavy
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.timeout(600),
+]  # frameworks are imported, which takes long on a busy machine
 
-KINDS = (*tables.KINDS, *texts.KINDS, *pictures.KINDS)
+KINDS = (*tables.KINDS, *arrays.KINDS, *texts.KINDS, *sentences.KINDS, *pictures.KINDS)
 SIZES = (1, 2, 3, 7)
 POISON = (13, 14, 39)
 
