@@ -11,6 +11,7 @@ from headrace.model.cache import PredictionCache
 from headrace.model.collation import PadSequences
 from headrace.model.handler import ModelHandler, PredictionResult
 from headrace.model.pictures import FitPictures
+from headrace.model.keyed import KeyedModelHandler, MemoryBudget
 from headrace.plan.retry import Retry
 from headrace.read import (
     from_arrow,
@@ -33,6 +34,8 @@ __all__ = [
     "FitPictures",
     "HeadraceError",
     "Job",
+    "KeyedModelHandler",
+    "MemoryBudget",
     "ModelHandler",
     "PadSequences",
     "PlanError",

@@ -11,6 +11,7 @@ HeadraceError
 │   └── SchemaError           files disagree about a column's type
 ├── ModelError                the model, not the data, is at fault
 │   ├── ModelLoadError        the model cannot be loaded
+│   ├── UnknownKeyError       a row's key names no model
 │   ├── ModelTooLargeError    the model is larger than the whole memory budget
 │   └── AnswerError           the number, shape or kind of answers does not fit the batch
 ├── SinkError                 the output cannot be written
@@ -113,6 +114,10 @@ class ModelError(HeadraceError):
 
 class ModelLoadError(ModelError):
     """The model cannot be loaded; the message names the file and the cause."""
+
+
+class UnknownKeyError(ModelError):
+    """A row's key names none of the models of a `KeyedModelHandler`; the message lists those that there are."""
 
 
 class ModelTooLargeError(ModelError):

@@ -21,6 +21,9 @@ class Residents:
     def is_ready(self, name: str) -> bool:
         return name in self.names
 
+    def has_place(self, name: str) -> bool:
+        return not self.victims(name)
+
     def victims(self, name: str) -> tuple[str, ...]:
         return () if name in self.names or len(self.names) < self.room else (self.names[0],)
 

@@ -63,6 +63,27 @@ def test_one_at_work_leaves_after_its_last_lease_and_gets_no_more() -> None:
     assert manager.ask("b").verdict is Verdict.LOAD
 
 
+def test_one_that_is_expected_to_be_used_stays_until_it_was() -> None:
+    manager = ModelManager(1_000, sizes={"a": 600, "b": 600})
+    come(manager, "a")
+    manager.expect("a")
+    assert manager.prefetch("b") == WAIT
+    assert manager.ask("b") == WAIT
+    assert manager.ask("a") == WAIT
+    assert manager.ask("a", expected=True).verdict is Verdict.LEASED
+    assert manager.met("a") == ()
+    assert manager.release("a") == ("a",)
+    assert manager.ask("a", expected=True) == WAIT, "it is being unloaded"
+
+
+def test_an_expected_use_that_is_given_up_holds_nobody_back() -> None:
+    manager = ModelManager(1_000, sizes={"a": 600, "b": 600})
+    come(manager, "a")
+    manager.expect("a")
+    assert manager.ask("b") == WAIT
+    assert manager.met("a") == ("a",)
+
+
 def test_who_waits_for_room_gets_it_before_others() -> None:
     manager = ModelManager(1_000, sizes={"a": 600, "large": 900, "b": 300})
     come(manager, "a")
@@ -148,7 +169,9 @@ def test_the_next_model_is_fetched_where_nobody_wanted_leaves_for_it() -> None:
 def sizes_and_acts(draw: st.DrawFn) -> tuple[int, dict[str, int], list[tuple[str, str]]]:
     budget = draw(st.integers(50, 200))
     sizes = draw(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, budget), min_size=1))
-    acts = st.tuples(st.sampled_from(["ask", "release", "loaded", "prefetch", "want"]), st.sampled_from(sorted(sizes)))
+    acts = st.tuples(
+        st.sampled_from(["ask", "release", "loaded", "prefetch", "want", "expect"]), st.sampled_from(sorted(sizes))
+    )
     return budget, sizes, draw(st.lists(acts, max_size=80))
 
 
@@ -161,6 +184,7 @@ def test_the_budget_holds_the_leased_stay_and_everybody_gets_a_turn(
     leases: dict[str, int] = dict.fromkeys(sizes, 0)
     loading: list[str] = []
     waiting: list[str] = []
+    expecting: list[str] = []
 
     def leave(names: tuple[str, ...]) -> None:
         for name in names:
@@ -168,8 +192,14 @@ def test_the_budget_holds_the_leased_stay_and_everybody_gets_a_turn(
             manager.left(name)
 
     def ask(name: str) -> None:
-        decision = manager.ask(name)
+        expected = name in expecting
+        decision = manager.ask(name, expected=expected)
         leave(decision.leave)
+        if decision.verdict is Verdict.LEASED and expected:
+            expecting.remove(name)
+            leases[name] += 1  # as the lease says
+            leave(manager.met(name))
+            leases[name] -= 1
         if decision.verdict is Verdict.LEASED:
             leases[name] += 1
         elif decision.verdict is Verdict.LOAD:
@@ -183,6 +213,9 @@ def test_the_budget_holds_the_leased_stay_and_everybody_gets_a_turn(
         loading.remove(name)
         leave(manager.loaded(name, lease=True))
         leases[name] += 1
+        if name in expecting:
+            expecting.remove(name)
+            leave(manager.met(name))
 
     def release(name: str) -> None:
         leases[name] -= 1
@@ -195,6 +228,9 @@ def test_the_budget_holds_the_leased_stay_and_everybody_gets_a_turn(
             release(name)
         elif act == "loaded" and name in loading:
             finish(name)
+        elif act == "expect" and name not in expecting:
+            manager.expect(name)
+            expecting.append(name)
         elif act == "want":
             manager.want([name])
         elif act == "prefetch":
@@ -207,12 +243,13 @@ def test_the_budget_holds_the_leased_stay_and_everybody_gets_a_turn(
         assert manager.used_bytes <= budget
         assert all(name in manager.present for name in sizes if leases[name])
 
-    for _ in range(3 * len(sizes) + len(acts)):  # whoever has a lease gives it back; then all that wait have a turn
+    for _ in range(4 * len(sizes) + len(acts)):  # whoever has a lease gives it back; then all that wait have a turn
         for name in [name for name in sizes if leases[name]]:
             release(name)
         for name in list(loading):
             finish(name)
-        for name in list(waiting):
+        for name in dict.fromkeys([*waiting, *expecting]):
             ask(name)
         assert manager.used_bytes <= budget
     assert not waiting
+    assert not expecting

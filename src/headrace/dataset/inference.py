@@ -9,12 +9,13 @@ from headrace.errors import PlanError, RowError
 from headrace.model.cache import PredictionCache
 from headrace.model.handler import ModelHandler
 from headrace.model.inputs import columns_of
+from headrace.model.keyed import KeyedModelHandler, MemoryBudget
 from headrace.model.preparing import Preparing
 from headrace.plan.columns import Drop
 from headrace.plan.nodes import InferenceSpec, MapBatches, Node, RunInference
 from headrace.plan.retry import Retry
 from headrace.plan.steps import Step
-from headrace.records.private import INPUT, PREPARED, WEIGHT
+from headrace.records.private import INPUT, KEY, PREPARED, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,9 +61,12 @@ def build_inference(
     cache: Any,
     version: str | None,
     name: str | None,
+    memory_budget: Any = None,
 ) -> Node:
     """Return the node at the end of the composition; `weigh` fills the column that `limits` names."""
     label = step_name(name, "run_inference")
+    keyed = handler if isinstance(handler, KeyedModelHandler) else None
+    memory_budget = _models_budget(memory_budget, keyed, isolation)
     if isolation not in ("auto", "thread", "process"):
         raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
     if concurrency < 1:
@@ -70,19 +74,22 @@ def build_inference(
     check_trouble(on_error, retry, timeout_secs)
     _check_memory(durability, cache)
     if isolation == "auto":
-        isolation = "thread" if timeout_secs is None else "process"  # a thread that hangs cannot be ended
+        # A thread that hangs cannot be ended, nor does one give its memory back.
+        isolation = "thread" if timeout_secs is None and memory_budget is None else "process"
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
     if before:
         chain = Chain(before, inputs if isinstance(inputs, str) else None)
-        node = _add_column(node, INPUT, chain, _suffixed(label, "/preprocess"), on_error)
+        node = _add_column(node, INPUT, chain, suffixed(label, "/preprocess"), on_error)
         inputs = INPUT
     if inputs is not None and not isinstance(inputs, (str, dict)):
         inputs = tuple(inputs)
     if weigh is not None:
         chain = Chain([weigh], inputs if isinstance(inputs, str) else None)
-        node = _add_column(node, WEIGHT, chain, _suffixed(label, "/weigh"), on_error, advisory=True)
-    prepared = _prepare(node, handler, inputs, _suffixed(label, "/prepare"), on_error)
+        node = _add_column(node, WEIGHT, chain, suffixed(label, "/weigh"), on_error, advisory=True)
+    if keyed is not None and callable(keyed.key):
+        node = _add_column(node, KEY, Chain([keyed.key], None), suffixed(label, "/key"), on_error)
+    prepared = _prepare(node, handler, inputs, suffixed(label, "/prepare"), on_error)
     node = RunInference(
         name=label,
         upstream=prepared or node,
@@ -94,6 +101,7 @@ def build_inference(
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
             limits=limits,
+            key_column=None if keyed is None else keyed.key if isinstance(keyed.key, str) else KEY,
             retry=retry,
             timeout_secs=timeout_secs,
             version=version,
@@ -104,17 +112,20 @@ def build_inference(
         hints={key: value for key, value in hints.items() if value is not None},
         durability=durability,
         cache=cache,
+        memory_budget=memory_budget,
     )
+    if keyed is not None and callable(keyed.key):
+        node = _drop(node, KEY, suffixed(label, "/drop_key"))
     if prepared is not None:
-        node = _drop(node, PREPARED, _suffixed(label, "/drop_prepared"), advisory=True)
+        node = _drop(node, PREPARED, suffixed(label, "/drop_prepared"), advisory=True)
     if before:
-        node = _drop(node, INPUT, _suffixed(label, "/drop_input"))
+        node = _drop(node, INPUT, suffixed(label, "/drop_input"))
     if weigh is not None:
-        node = _drop(node, WEIGHT, _suffixed(label, "/drop_weight"), advisory=True)
+        node = _drop(node, WEIGHT, suffixed(label, "/drop_weight"), advisory=True)
     if after:
         if not isinstance(output, str):
             raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
-        node = _add_column(node, output, Chain(after, output), _suffixed(label, "/postprocess"), on_error)
+        node = _add_column(node, output, Chain(after, output), suffixed(label, "/postprocess"), on_error)
     return node
 
 
@@ -126,6 +137,18 @@ def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> None:
         raise PlanError(f"retry is {retry!r}; pass headrace.Retry(attempts=3) or the like")
     if timeout_secs is not None and not (isinstance(timeout_secs, (int, float)) and timeout_secs > 0):
         raise PlanError(f"timeout_secs is {timeout_secs!r}; it is a number of seconds, more than 0")
+
+
+def _models_budget(given: Any, keyed: KeyedModelHandler | None, isolation: Any) -> MemoryBudget | None:
+    if given is None:
+        return None
+    if given != "auto" and not isinstance(given, MemoryBudget):
+        raise PlanError(f"memory_budget is {given!r}; pass headrace.MemoryBudget(cpu='2GB'), or 'auto'")
+    if keyed is None or keyed.mode != "route":
+        raise PlanError("memory_budget= is for models that take turns: those that a KeyedModelHandler routes rows to")
+    if isolation == "thread":
+        raise PlanError("under a memory_budget each model has a process of its own; leave isolation='thread' out")
+    return MemoryBudget() if given == "auto" else given
 
 
 def _check_memory(durability: Any, cache: Any) -> None:
@@ -186,7 +209,7 @@ def _functions(what: str, given: Any) -> list[Callable[..., Any]]:
     return functions
 
 
-def _suffixed(label: str, suffix: str) -> str:
+def suffixed(label: str, suffix: str) -> str:
     """Name a part of the composition after the whole, so that automatic names stay automatic."""
     from headrace.plan.graph import AUTOMATIC
 

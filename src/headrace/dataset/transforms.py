@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from headrace.dataset.batch_limits import batch_limits
-from headrace.dataset.inference import build_inference, check_trouble
+from headrace.dataset.inference import check_trouble
 from headrace.dataset.scope import composite, named_after, step_name
+from headrace.dataset.side_by_side import infer
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, Shuffle, Union
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
+    from headrace.model.keyed import MemoryBudget
     from headrace.plan.retry import Retry
     from headrace.plan.steps import BatchFormat, Durability, Isolation, OnError
 
@@ -266,13 +268,14 @@ class Transforms:
         min_ram: str | None = None,
         durability: Durability = "range",
         cache: PredictionCache | None = None,
+        memory_budget: MemoryBudget | Literal["auto"] | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
         """Run a model over the rows; all columns are kept and the answer lands in `output`.
 
         Args:
-            handler: loads the model and answers batches.
+            handler: loads the model and answers batches; a `KeyedModelHandler` for several models.
             inputs: what the handler sees: None is a list of row dicts (or the handler's own columns), a name is an
                 array of that column, several names a matrix, a mapping a dict of arrays.
             output: the answer's column, or a mapping from keys of dict answers to columns.
@@ -306,6 +309,7 @@ class Transforms:
             min_ram: memory that the step needs, likewise.
             durability: with "row" each answer is on the disk once it is made, for rows that cost seconds or money.
             cache: where answers to equal inputs are kept, so that they are computed once; see `PredictionCache`.
+            memory_budget: what the models of a `KeyedModelHandler` may take together; they take turns within it.
             version: stands for handler and model content when a job is resumed.
             name: the step's name in plans, reports and messages.
 
@@ -326,7 +330,7 @@ class Transforms:
             sort_window_rows=sort_window_rows,
             target_latency_secs=target_latency_secs,
         )
-        node = build_inference(
+        node = infer(
             self.node,
             handler,
             inputs=inputs,
@@ -347,6 +351,7 @@ class Transforms:
             cache=cache,
             version=version,
             name=name,
+            memory_budget=memory_budget,
         )
         return self._with(node)
 

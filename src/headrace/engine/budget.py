@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import PlanError
-from headrace.metrics.quantities import amount
+from headrace.metrics.quantities import amount, nbytes_of
+from headrace.model.keyed import KeyedModelHandler
+from headrace.model.manager import ModelManager
+from headrace.plan.nodes import RunInference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.plan.nodes import AnyNode
     from headrace.plan.stages import Stage
 
 OWN_BYTES = 192 * 2**20
@@ -67,6 +71,7 @@ class Budget:
 
         Raises:
             PlanError: it is too small for any run.
+            ModelTooLargeError: so is a memory_budget, for one of its models.
         """
         if limit_bytes < LEAST_BYTES:
             raise PlanError(
@@ -74,7 +79,20 @@ class Budget:
                 " pass more, such as memory_limit='1GB'"
             )
         rows_bytes = limit_bytes - OWN_BYTES
-        rows_bytes -= WORKER_BYTES * sum(stage.replicas for stage in stages if stage.isolation == "process")
+        for stage in stages:
+            check_models(stage.head, limit_bytes)
+        models = sum(models_bytes(stage.head, limit_bytes) or 0 for stage in stages)
+        if models and rows_bytes - models < LEAST_BYTES - OWN_BYTES:
+            raise PlanError(
+                f"memory_limit is {amount(limit_bytes)}, and memory_budget gives {amount(models)} of it to models; a"
+                f" run takes {amount(LEAST_BYTES)} beside them: pass a larger memory_limit, or a smaller memory_budget"
+            )
+        rows_bytes -= models
+        rows_bytes -= WORKER_BYTES * sum(
+            stage.replicas
+            for stage in stages
+            if stage.isolation == "process" and models_bytes(stage.head, limit_bytes) is None
+        )
         reads = [stage.replicas for stage in stages if stage.kind == "read"]
         heavy = [stage.max_process_replicas for stage in stages if stage.max_process_replicas]
         # Replicas may take a third each for reading and for workers: queues are worth nothing without them.
@@ -94,6 +112,35 @@ class Budget:
             readers=readers,
             workers=workers,
         )
+
+
+def models_bytes(node: AnyNode, limit_bytes: int) -> int | None:
+    """Return what the models of a node may take together; None where nothing bounds them.
+
+    Raises:
+        PlanError: its memory_budget is no number of bytes.
+    """
+    budget = node.memory_budget if isinstance(node, RunInference) else None
+    if budget is None:
+        return None
+    try:
+        return limit_bytes // 2 if budget.cpu is None else nbytes_of(budget.cpu)
+    except ValueError as error:
+        raise PlanError(f"memory_budget: {error}") from error
+
+
+def check_models(node: AnyNode, limit_bytes: int) -> None:
+    """Raise where a model is said to take more than all models may.
+
+    Raises:
+        ModelTooLargeError: names the model and both sizes.
+    """
+    budget_bytes = models_bytes(node, limit_bytes)
+    if isinstance(node, RunInference) and isinstance(node.spec.handler, KeyedModelHandler):
+        sizes = node.spec.handler.sizes()
+        manager = ModelManager(budget_bytes, sizes=sizes)
+        for name in sizes:
+            manager.check(name)
 
 
 def _fitting(wanted: Sequence[int], room_bytes: int, each_bytes: int) -> int:

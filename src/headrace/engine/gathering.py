@@ -197,7 +197,10 @@ class Gathering:
         """Return the answers to rows; those that failed too say which model they were put to."""
         columns = waiting.columns(rows, len(self.names))
         if self._spec.model_id_column is not None and columns[-1].null_count:
-            ids = columns[-1]
-            ids = ids.dictionary_decode() if pa.types.is_dictionary(ids.type) else ids.cast(pa.string())
-            columns[-1] = ids.fill_null(self._spec.handler.model_id).dictionary_encode()
+            failed = {row: waiting.failures[row].model_id for row in rows.tolist() if row in waiting.failures}
+            ids = [
+                id_ or failed.get(row) or self._spec.handler.model_id
+                for row, id_ in zip(rows.tolist(), columns[-1].to_pylist(), strict=True)
+            ]
+            columns[-1] = pa.array(ids, pa.string()).dictionary_encode()
         return columns

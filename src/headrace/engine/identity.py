@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.commit.identity import SOURCE, JobIdentity
 from headrace.errors import ModelLoadError, PlanError
 from headrace.model.files import local_copy
+from headrace.model.keyed import KeyedModelHandler
 from headrace.plan.data_content import file_digest
 from headrace.plan.fingerprint import Unfingerprintable, fingerprint
 from headrace.plan.graph import nodes_behind
@@ -80,7 +81,8 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
     if isinstance(node, RunInference):
         spec = node.spec
         handler = spec.version if spec.version is not None else _model(spec.handler)
-        return f"model {name}", (handler, spec.inputs, spec.output, spec.model_id_column, dict(spec.inference_args))
+        settings = (handler, spec.inputs, spec.output, spec.model_id_column, dict(spec.inference_args))
+        return f"model {name}", settings if spec.key_column is None else (*settings, spec.key_column)
     if isinstance(node, Limit):
         return f"step {name}", ("limit", node.rows)
     if isinstance(node, Shuffle):
@@ -102,12 +104,16 @@ def _settings(source: Any) -> Any:
 
 def _model(handler: ModelHandler[Any]) -> Any:
     """A handler's settings and the content of its model's files, wherever those lie."""
+    if isinstance(handler, KeyedModelHandler) and handler.pattern is None:
+        return type(handler), {name: _model(one) for name, one in handler.models.items()}
     files = list(handler.model_files())
     try:
         digests = [_digest_of(str(local_copy(path))) for path in files]
     except OSError as error:
         raise ModelLoadError(f"{type(handler).__name__} cannot read its model: {error}; check the path") from error
     settings = {key: value for key, value in getattr(handler, "__dict__", {}).items() if str(value) not in files}
+    if isinstance(handler, KeyedModelHandler):
+        settings.pop("key")  # a step of its own where it is a function
     return type(handler), settings if files else handler, digests
 
 

@@ -111,6 +111,15 @@ def memory_of_tree(workers: list[int]) -> int:
     return _resident(os.getpid(), shared=True) + sum(_resident(pid, shared=False) for pid in workers)
 
 
+def proportional_bytes(pid: int) -> int:
+    """Return the bytes of one process, pages that it shares divided among those who share them; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0 if sys.platform == "linux" else _resident(pid, shared=True)
+
+
 def give_back() -> None:
     """Give freed memory back to the system: allocators keep it for later."""
     pa.default_memory_pool().release_unused()

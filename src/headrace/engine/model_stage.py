@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics, RecallStatistics
-    from headrace.model.batch import Piece
+    from headrace.model.batch import Batch, Piece
+    from headrace.model.keyed_batching import KeyedBatcher
     from headrace.model.scales import Scales
     from headrace.plan.nodes import RunInference
     from headrace.plan.stages import Stage
@@ -73,11 +74,13 @@ class _Share:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class Cut:
     """A batch to be answered."""
 
     shares: list[_Share]
     weight: float
+    key: str | None
+    """Which of several models answers it."""
 
 
 class ModelStage(StageRun):
@@ -95,7 +98,7 @@ class ModelStage(StageRun):
         on_error: str,
         gate: Gate,
         inbox_bytes: int,
-        shared_task: PredictTask,
+        shared_task: PredictTask | None,
         make_process: Callable[[str, Crew], SupervisedReplica] | None,
         make_steps: Callable[[], Task],
         scales: Scales,
@@ -108,24 +111,27 @@ class ModelStage(StageRun):
         self._inbox_bytes = inbox_bytes
         """The inbox's budget once the model is there."""
         self._scales = scales
-        self._batcher = Batcher(node.spec.limits, padded=scales.padded, learnt=notes.read())
+        self._batcher = self._make_batcher(notes)
         self._notes, self._noted, self._note_after = notes, 0, time.monotonic() + NOTE_SECS
         self._admission = threading.Lock()
-        self._observed: deque[tuple[float, float | None]] = deque()
-        """Weights of batches with the seconds taken, None where memory ran out; for whoever asks the batcher next."""
+        self._observed: deque[tuple[str | None, float, float | None]] = deque()
+        """Keys and weights of batches with the seconds taken, None where memory ran out; for whoever asks the batcher
+        next."""
         self._open: dict[int, _Open] = {}
         self._opened = 0
         self._ended = False
         self._task = shared_task
         self._make_process = make_process
-        self._models: list[PredictTask | SupervisedReplica] = [shared_task] if make_process is None else []
+        self._models: list[PredictTask | SupervisedReplica] = [] if shared_task is None else [shared_task]
+        self._of_replica: dict[int, Task] = {}
+        """The task of each replica that has one."""
         self._make_steps = make_steps
         self._loading = threading.Lock()
         self._loaded = False
         self._users = stage.replicas
         self._recall = recall
         self._row_counts = StepCounts() if recall is None else recall.counts
-        if make_process is None:
+        if shared_task is not None:
             state.model_expected()
 
     def work(self, number: int, clock: StageClock) -> None:
@@ -137,25 +143,23 @@ class ModelStage(StageRun):
             self._work(number, clock, member)
 
     def _work(self, number: int, clock: StageClock, member: Member | None) -> None:
-        steps, task = self._make_steps(), None
+        steps = self._make_steps()
         with self._lock:
             self._tasks.append(steps)
         outgoing = Outgoing(self, steps, clock)
         try:
             steps.open()
             while (batch := self._next(clock, outgoing, member)) is not None:
-                if task is None:
-                    task = clock.task = self._loaded_task(number)
-                self._answer(task, batch, outgoing)
+                self._answer(number, batch, outgoing, clock)
                 del batch  # it may be large, and is done with
             outgoing.flush()
         finally:
-            self._release(task)
+            self._release(number)
             steps.close()
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
-    def _next(self, clock: StageClock, outgoing: Outgoing, member: Member | None) -> _Cut | None:
+    def _next(self, clock: StageClock, outgoing: Outgoing, member: Member | None) -> Cut | None:
         """Return the next batch; None where there is none for this replica. One replica at a time waits for rows."""
         if not self._admission.acquire(blocking=False):
             outgoing.flush()
@@ -171,7 +175,7 @@ class ModelStage(StageRun):
                 if not flush and self._batcher.has_room and self._admit(clock, outgoing, 0.0):
                     continue
                 if (batch := self._batcher.take(now, flush=flush)) is not None:
-                    return _Cut(self._shares(batch.pieces), batch.weight)
+                    return self._cut(batch)
                 if self._ended:
                     return None
                 outgoing.flush()
@@ -185,11 +189,13 @@ class ModelStage(StageRun):
         if not self._observed:
             return
         while self._observed:
-            weight, seconds = self._observed.popleft()
+            key, weight, seconds = self._observed.popleft()
             if seconds is None:
-                self._batcher.exhausted(weight)
+                self._batcher_of(key).exhausted(weight)
             else:
-                self._batcher.observe(weight, seconds)
+                self._batcher_of(key).observe(weight, seconds)
+        if not isinstance(self._batcher, Batcher):
+            return
         size = round(2 * log2(self._batcher.target_rows or 1))
         if size != self._noted and now >= self._note_after:
             self._noted, self._note_after = size, now + NOTE_SECS
@@ -240,7 +246,22 @@ class ModelStage(StageRun):
                 return
             block = asked
         self._open[self._opened] = _Open(block, Pieces(block), block.num_rows)
-        self._batcher.add(self._opened, block.num_rows, time.monotonic(), self._scales.weights(block.batch))
+        self._add_rows(self._opened, block)
+
+    def _make_batcher(self, notes: Notes) -> Batcher | KeyedBatcher:
+        return Batcher(self._node.spec.limits, padded=self._scales.padded, learnt=notes.read())
+
+    def _batcher_of(self, key: str | None) -> Batcher:
+        """Return what has cut the batches of a model."""
+        assert isinstance(self._batcher, Batcher)
+        return self._batcher
+
+    def _add_rows(self, number: int, block: Block) -> None:
+        """Have the batcher know of a block's rows."""
+        self._batcher_of(None).add(number, block.num_rows, time.monotonic(), self._scales.weights(block.batch))
+
+    def _cut(self, batch: Batch) -> Cut:
+        return Cut(self._shares(batch.pieces), batch.weight, batch.key)
 
     def _shares(self, pieces: Sequence[Piece]) -> list[_Share]:
         """Take the rows of a batch out of their blocks."""
@@ -284,6 +305,7 @@ class ModelStage(StageRun):
             task.open()
             self._read_ahead_no_more()
             return task
+        assert self._task is not None
         with self._loading:
             if not self._loaded:
                 self._task.open()
@@ -296,27 +318,38 @@ class ModelStage(StageRun):
         assert self.inbox is not None
         self.inbox.budget_bytes = self._inbox_bytes
 
-    def _release(self, task: Task | None) -> None:
+    def _release(self, number: int) -> None:
+        """Let a replica's model go, or that of all with the last of them."""
         with self._lock:
             self._users -= 1
             last = self._users == 0
+        task = self._of_replica.pop(number, None)
         if task is not None and task is not self._task:
             task.close()
         elif last:
+            self._close_models()
+
+    def _close_models(self) -> None:
+        if self._task is not None:
             self._task.close()
 
-    def _answer(self, task: Task, cut: _Cut, outgoing: Outgoing) -> None:
+    def _ask(self, number: int, cut: Cut, batch: Block, clock: StageClock) -> tuple[Block, float]:
+        """Put a batch to its model; return what it answered, and in how many seconds."""
+        task = self._of_replica.get(number)
+        if task is None:
+            task = clock.task = self._of_replica[number] = self._loaded_task(number)
+        return answered_by(task, batch)
+
+    def _answer(self, number: int, cut: Cut, outgoing: Outgoing, clock: StageClock) -> None:
         """Run one batch and send its rows on."""
         shares = cut.shares
         batch = batch_of([share.piece.batch for share in shares], self._node.spec)
-        started = time.perf_counter()
-        (answered,) = task.process(batch)
-        seconds = time.perf_counter() - started
+        answered, seconds = self._ask(number, cut, batch, clock)
         if exhausted := exhausted_in(answered):
-            self._observed.extend((cut.weight * rows / batch.num_rows, None) for rows in exhausted)
+            self._observed.extend((cut.key, cut.weight * rows / batch.num_rows, None) for rows in exhausted)
             answered = answered.with_batch(answered.batch.replace_schema_metadata(None))
         elif not answered.failures:
-            self._observed.append((cut.weight, seconds))
+            self._observed.append((cut.key, cut.weight, seconds))
         settled = self._settled(shares, answered)
         if answered.failures and self._on_error == "fail":
             if self._recall is not None:
@@ -374,16 +407,21 @@ class ModelStage(StageRun):
 
     def model_statistics(self) -> ModelStatistics | None:
         """Return the model's numbers and the size that the batcher aims at."""
-        known = [found for model in list(self._models) if (found := model.statistics()) is not None]
-        if not known:
+        done = self._models_done()
+        if done is None:
             return None
         cut = self._batcher.statistics()
         return replace(
-            merged(known),
+            done,
             target_batch_rows=cut.target_rows,
             mean_batch_weight=cut.weight / cut.batches if cut.batches else 0.0,
             padding=1 - cut.real_weight / cut.weight if cut.weight else 0.0,
         )
+
+    def _models_done(self) -> ModelStatistics | None:
+        """Return what the copies of the model did, as far as they have said."""
+        known = [found for model in list(self._models) if (found := model.statistics()) is not None]
+        return merged(known) if known else None
 
     def recall_statistics(self) -> RecallStatistics | None:
         """Return what was answered from memory where the stage has one."""
@@ -397,6 +435,13 @@ class ModelStage(StageRun):
     def tasks(self) -> list[Task]:
         """Return the copies of the model."""
         return list(self._models)
+
+
+def answered_by(task: Task, batch: Block) -> tuple[Block, float]:
+    """Have a task answer a batch; return the answers, and the seconds that it took."""
+    started = time.perf_counter()
+    (answered,) = task.process(batch)
+    return answered, time.perf_counter() - started
 
 
 def _cut_off(opened: _Open, rows: range | NDArray[np.int64]) -> Block:

@@ -129,7 +129,7 @@ class PredictTask:
         return block.derive(batch, parents, failures, errors=prediction.with_error)
 
     def _failure(self, error: BaseException, row: int, attempt: int = 1) -> RowFailure:
-        model_id = self._spec.handler.model_id
+        model_id = self._spec.model_id or self._spec.handler.model_id
         return RowFailure.of(error, stage=self._stage, ordinal=row, row=None, attempt=attempt, model_id=model_id)
 
 

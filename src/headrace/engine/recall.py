@@ -164,13 +164,17 @@ class Recall:
     def _enter(self, number: int, block: Block) -> _Known:
         batch, inputs = block.batch, self._spec.inputs
         names = columns_of(inputs)  # as they are before the handler prepares them: it counts with its own content
+        key = self._spec.key_column
+        asked = [] if key is None else [batch.column(key)]  # the same input has another answer by another model
         if names is not None and set(names) <= set(batch.schema.names):
             batch = batch.select(list(names))
         else:
             batch = public(batch)
-        matrix = row_bytes(batch.columns, batch.num_rows)
+        columns = [*batch.columns, *asked]
+        matrix = row_bytes(columns, batch.num_rows)
         # The name of a column that goes in alone means nothing to the model.
-        kinds = layout([""] if isinstance(inputs, str) else batch.schema.names, batch.columns)
+        names_in = [""] if isinstance(inputs, str) else batch.schema.names
+        kinds = layout([*names_in, *([] if key is None else ["key"])], columns)
         waiting = _Known.of(number, block)
         if self._own is not None:
             waiting.own_keys = self._numbered(block, self._own.keys(block, matrix, kinds))

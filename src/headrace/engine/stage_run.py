@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.engine.processes.crew import Member
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ModelStatistics, RecallStatistics
+    from headrace.metrics.statistics import ManagerStatistics, ModelStatistics, RecallStatistics
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
 
@@ -203,12 +203,17 @@ class StageRun:
             queue_fill=self.inbox.fill() if self.inbox is not None else 0.0,
             model=self.model_statistics(),
             recall=self.recall_statistics(),
+            manager=self.manager_statistics(),
             restarts=sum(getattr(task, "restarts", 0) for task in self.tasks()),
             out_of_memory=sum(getattr(task, "out_of_memory", 0) for task in self.tasks()),
         )
 
     def model_statistics(self) -> ModelStatistics | None:
         """Return the model's numbers where the stage has one."""
+        return None
+
+    def manager_statistics(self) -> ManagerStatistics | None:
+        """Return which of its models are in memory where the stage has several."""
         return None
 
     def recall_statistics(self) -> RecallStatistics | None:

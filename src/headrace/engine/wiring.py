@@ -6,19 +6,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.engine.budget import models_bytes
 from headrace.engine.channel import Channel, Gate
 from headrace.engine.gathering import Gathering
+from headrace.engine.keyed_stage import KeyedModelStage
 from headrace.engine.model_stage import ModelStage
 from headrace.engine.notes import Notes
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
 from headrace.engine.predict import PredictTask
+from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.terms import Terms
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
 from headrace.errors import StageError
+from headrace.model.keyed import KeyedModelHandler
 from headrace.model.scales import Scales
 from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.lanes import first_lanes
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
     from headrace.engine.memories import Memories
     from headrace.engine.memory import MemoryWatch
     from headrace.engine.options import ExecutionOptions
-    from headrace.engine.processes.crew import Crew
     from headrace.engine.processes.supervised import SupervisedReplica
     from headrace.engine.recall import Recall
     from headrace.engine.stage_run import StageRun
@@ -222,32 +225,50 @@ class Wiring:
         on_error: OnError = head.on_error or self._options.on_error
         recall: Recall | Gathering | None = self._memories.recall_of(head, on_error=on_error)
         scales = Scales(head.spec, name)
-        if scales.padded and recall is None:
-            recall = Gathering(head.spec, nulls=on_error == "null")
         hopeless = self._options.hopeless_rows
+        keyed = isinstance(head.spec.handler, KeyedModelHandler)
+        if (scales.padded or keyed) and recall is None:
+            recall = Gathering(head.spec, nulls=on_error == "null")
         # What is answered beside a failed row is kept, before the failure ends the run or is written as nulls.
         make = partial(
-            PredictTask, head.spec, name, on_error if recall is None else "dead_letter", hopeless_rows=hopeless
+            PredictTask, stage=name, on_error=on_error if recall is None else "dead_letter", hopeless_rows=hopeless
         )
+        common: dict[str, Any] = {
+            "node": head,
+            "name": name,
+            "on_error": on_error,
+            "gate": self._gate,
+            "inbox_bytes": self._budget.model_inbox_bytes,
+            "make_steps": self._steps(stage),
+            "scales": scales,
+            "notes": Notes(self._journals_behind(head), name, head.spec),
+            "recall": recall,
+        }
         terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
+        in_process = partial(self._in_process, terms=[terms], share=stage.replicas)
+        process = stage.isolation == "process"
+        if isinstance(head.spec.handler, KeyedModelHandler):
+            return KeyedModelStage(
+                stage,
+                self._state,
+                outlet,
+                inbox,
+                handler=head.spec.handler,
+                make_model=(lambda key, spec: in_process(partial(make, spec))(f"{name}:{key}", Crew()))
+                if process
+                else (lambda key, spec: make(spec, pause=self._state.pause)),
+                in_processes=process,
+                budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
+                **common,
+            )
         return ModelStage(
             stage,
             self._state,
             outlet,
             inbox,
-            node=head,
-            name=name,
-            on_error=on_error,
-            gate=self._gate,
-            inbox_bytes=self._budget.model_inbox_bytes,
-            shared_task=make(pause=self._state.pause),
-            make_process=self._in_process(make, [terms], share=stage.replicas)
-            if stage.isolation == "process"
-            else None,
-            make_steps=self._steps(stage),
-            scales=scales,
-            notes=Notes(self._journals_behind(head), name, head.spec),
-            recall=recall,
+            shared_task=None if process else make(head.spec, pause=self._state.pause),
+            make_process=in_process(partial(make, head.spec)) if process else None,
+            **common,
         )
 
     def _journals_behind(self, node: AnyNode) -> list[Journal]:

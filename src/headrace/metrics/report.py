@@ -11,6 +11,7 @@ from headrace.metrics.quantities import amount, count, duration, percent
 
 if TYPE_CHECKING:
     from headrace.metrics.statistics import (
+        ManagerStatistics,
         ModelStatistics,
         RecallStatistics,
         RunStatistics,
@@ -131,6 +132,8 @@ def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
     row = [stage.name, f"{stage.replicas} × {stage.kind}", shares]
     if stage.model is not None:
         row.append(_model_cell(stage.model))
+    if stage.manager is not None:
+        row.append(_manager_cell(stage.manager))
     if stage.restarts:
         memory = (
             f", {stage.out_of_memory:,} for want of memory, so that fewer work at a time" if stage.out_of_memory else ""
@@ -147,6 +150,13 @@ def _model_cell(model: ModelStatistics) -> str:
         f" of {model.mean_batch_rows:.1f} rows{padding}, p50 {1000 * model.latency_p50_secs:.1f} ms,"
         f" p99 {1000 * model.latency_p99_secs:.1f} ms{memory}"
     )
+
+
+def _manager_cell(manager: ManagerStatistics) -> str:
+    cell = f"{count(manager.copies, 'model')} in memory"
+    if manager.budget_bytes is not None:
+        cell += f" ({amount(manager.peak_bytes)} of {amount(manager.budget_bytes)} at most)"
+    return f"{cell}, {count(manager.loads, 'load')}, {count(manager.swaps, 'swap')}, {count(manager.waits, 'wait')}"
 
 
 def _recall_cells(recall: RecallStatistics) -> list[str]:

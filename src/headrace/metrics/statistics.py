@@ -110,7 +110,8 @@ class RecallStatistics:
 class ManagerStatistics:
     """The models of one stage that share a memory budget."""
 
-    budget_bytes: int = 0
+    budget_bytes: int | None = None
+    """None: models stay once they are loaded."""
     nbytes: int = 0
     """What the models in memory take now, as declared or measured."""
     peak_bytes: int = 0
@@ -151,6 +152,7 @@ class StageStatistics:
     """Those of them that the kernel killed for want of memory."""
     model: ModelStatistics | None = None
     recall: RecallStatistics | None = None
+    manager: ManagerStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

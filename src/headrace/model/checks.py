@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, PlanError
+from headrace.model.files import is_local
 from headrace.model.handler import ModelHandler, accepts_inference_args
+from headrace.model.keyed import KeyedModelHandler
 from headrace.model.scales import check_scales
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ def check_spec(spec: InferenceSpec, stage: str = "run_inference", columns: Seque
     _check_inputs(spec.inputs, stage)
     _check_output(spec, stage)
     _check_limits(spec.limits, stage)
+    if isinstance(spec.handler, KeyedModelHandler):
+        _check_keyed(spec, spec.handler, stage)
+        return
     check_scales(spec, stage)
     if spec.inference_args and not accepts_inference_args(spec.handler):
         raise PlanError(
@@ -51,6 +57,17 @@ def _names_given(spec: InferenceSpec, columns: Sequence[str] | None) -> list[str
         return None
     given = columns if spec.inputs is None else spec.inputs
     return None if given is None else list(given)
+
+
+def _check_keyed(spec: InferenceSpec, keyed: KeyedModelHandler, stage: str) -> None:
+    """Check each model as if it were alone; those of a pattern are met later."""
+    if keyed.pattern is not None and not is_local(keyed.pattern) and spec.version is None:
+        raise PlanError(
+            f"stage {stage!r}: whether the models at {keyed.pattern} are still the same when a job goes on cannot be"
+            " known; pass version=, and another one when they change"
+        )
+    for handler in keyed.models.values():
+        check_spec(replace(spec, handler=handler), stage)
 
 
 def run_check(handler: ModelHandler[Any], stage: str = "run_inference") -> None:

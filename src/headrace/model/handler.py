@@ -41,6 +41,9 @@ class ModelHandler(ABC, Generic[ModelT]):
     padded: bool = True
     """Whether the rows of a batch are padded to the heaviest of them; says something only beside `weigh`."""
 
+    model_bytes: int | None = None
+    """How much memory the loaded model takes, where you know it; else it is measured where that matters."""
+
     @abstractmethod
     def load_model(self) -> ModelT:
         """Load and return the model; called once a host, in the thread or process that will run it."""

@@ -28,6 +28,10 @@ class Residence(Protocol):
         """Whether a model can be used at once."""
         ...
 
+    def has_place(self, name: str) -> bool:
+        """Whether nobody would have to leave for a model: it is there or on its way, or there is room for it."""
+        ...
+
     def victims(self, name: str) -> tuple[str, ...]:
         """Name the models that would have to leave for one that is not there."""
         ...
@@ -131,7 +135,7 @@ class KeyedBatcher:
             return None
         keys = self.upcoming()
         ready = [key for key in keys if self._residence.is_ready(key)]
-        for key in [*ready, *(key for key in keys if key not in ready and not self._residence.victims(key))]:
+        for key in [*ready, *(key for key in keys if key not in ready and self._residence.has_place(key))]:
             if (batch := self._cut(key, now if self._timed else -inf, flush=flush)) is not None:
                 return batch
         turn = self._whose_turn(keys, now, flush=flush)

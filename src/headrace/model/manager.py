@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -13,6 +14,8 @@ from headrace.metrics.statistics import ManagerStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+UNLIMITED = 2**62
 
 
 class Verdict(Enum):
@@ -46,13 +49,11 @@ class _Model:
     loading: bool = True
     leases: int = 0
     leaving: bool = False
-    """It gets no more leases, and has to be unloaded when it has none."""
+    """It gets no more leases but expected ones, and has to be unloaded when it has none."""
+    gone: bool = False
+    """Somebody unloads it."""
     fresh: bool = True
     """It has not been leased since it was loaded."""
-
-    @property
-    def idle(self) -> bool:
-        return not (self.loading or self.leases or self.leaving)
 
 
 class ModelManager:
@@ -75,27 +76,30 @@ class ModelManager:
     'load'
     """
 
-    def __init__(self, budget_bytes: int, *, sizes: dict[str, int] | None = None) -> None:
-        """`sizes` are those that are known; others are learnt."""
-        self._budget_bytes = budget_bytes
+    def __init__(self, budget_bytes: int | None, *, sizes: dict[str, int] | None = None) -> None:
+        """`sizes` are those that are known; others are learnt. Without a budget nobody has to leave."""
+        self._limited = budget_bytes is not None
+        self._budget_bytes = UNLIMITED if budget_bytes is None else budget_bytes
         self._sizes = dict(sizes or {})
         self._learnt: set[str] = set()
         self._present: dict[str, _Model] = {}
+        self._expected: Counter[str] = Counter()
+        """How many leases are about to be asked for, by name."""
         self._queue: list[str] = []
         """Who waits for room; those in front get it first."""
         self._count = count()
         self._hits = self._loads = self._swaps = self._waits = 0
         self._peak_bytes = 0
 
-    def ask(self, name: str) -> Decision:
-        """Ask for a lease of a model.
+    def ask(self, name: str, *, expected: bool = False) -> Decision:
+        """Ask for a lease of a model; with `expected`, for one that `expect` has told of.
 
         Raises:
             ModelTooLargeError: it is larger than the whole budget.
         """
         model = self._present.get(name)
         if model is not None:
-            if model.loading or model.leaving:
+            if model.loading or model.gone or (model.leaving and not expected):
                 return self._wait()
             self._lease(model)
             self._hits += 1
@@ -111,15 +115,27 @@ class ModelManager:
             return Decision(Verdict.LOAD)
         return self._wait(self._make_leave(self._victims(self._missing(name, ahead))))
 
+    def expect(self, name: str) -> None:
+        """Say that a lease will be asked for at once: until it is had (`met`), the model stays if it is there."""
+        self._expected[name] += 1
+
+    def met(self, name: str) -> tuple[str, ...]:
+        """Say that an expected lease was had, or given up; return the model if it has to leave now."""
+        self._expected[name] -= 1
+        if not self._expected[name]:
+            del self._expected[name]
+        model = self._present.get(name)
+        return () if model is None else self._gone([model])
+
     def prefetch(self, name: str, *, wanted: Collection[str] = ()) -> Decision:
         """Ask to have a model loaded before anybody needs it; nobody who is `wanted` leaves for it."""
-        if name in self._present or self._queue or self.size_of(name) > self._budget_bytes:
+        if name in self._present or name in self._expected or self._queue or self.size_of(name) > self._budget_bytes:
             return Decision(Verdict.WAIT)
-        if self._fits(name, 0):
+        if self._fits(name, self._coming_bytes):
             self._begin(name)
             return Decision(Verdict.LOAD)
-        missing = self._missing(name, 0)
-        idle = [one for one in self._oldest_first() if one.idle and not one.fresh and one.name not in wanted]
+        missing = self._missing(name, self._coming_bytes)
+        idle = [one for one in self._oldest_first() if self._idle(one) and not one.fresh and one.name not in wanted]
         if sum(one.nbytes for one in idle) < missing:
             return Decision(Verdict.WAIT)
         self._queue.append(name)
@@ -158,7 +174,7 @@ class ModelManager:
         """Give a lease back; return the model if it has to leave now."""
         model = self._present[name]
         model.leases -= 1
-        return (name,) if model.leaving and not model.leases else ()
+        return self._gone([model])
 
     def left(self, name: str) -> None:
         """Say that a model is unloaded."""
@@ -185,7 +201,7 @@ class ModelManager:
         self._peak_bytes = max(self._peak_bytes, self.used_bytes)
         others = self._victims(self.used_bytes - self._leaving_bytes - self._budget_bytes, but=model)
         if model.loading:
-            others = [one for one in others if one.idle]
+            others = [one for one in others if self._idle(one)]
         gone = self._make_leave(others)
         if self.used_bytes - self._leaving_bytes <= self._budget_bytes:
             return gone
@@ -200,8 +216,17 @@ class ModelManager:
         model = self._present.get(name)
         return model is not None and not model.loading and not model.leaving
 
+    def has_place(self, name: str) -> bool:
+        """Whether nobody would have to leave for a model: it is there or on its way, or there is room for it."""
+        model = self._present.get(name)
+        if model is not None:
+            return not model.leaving
+        if name in self._expected or self.size_of(name) > self._budget_bytes:
+            return True
+        return self._fits(name, self._coming_bytes)
+
     def victims(self, name: str) -> tuple[str, ...]:
-        """Return who would have to leave for a model; nobody where it is there, or is too large in any case."""
+        """Return who would have to leave for a model, of those that can; nobody where it is there, or is too large."""
         if name in self._present or self.size_of(name) > self._budget_bytes:
             return ()
         return tuple(model.name for model in self._victims(self._missing(name, 0)))
@@ -209,8 +234,8 @@ class ModelManager:
     def size_of(self, name: str) -> int:
         """Return what a model takes, as far as that is known; else as much as the largest, or all that there is."""
         known = self._sizes.get(name)
-        if known is not None:
-            return known
+        if known is not None or not self._limited:
+            return known or 0
         return min(max(self._sizes.values(), default=self._budget_bytes), self._budget_bytes)
 
     @property
@@ -226,7 +251,7 @@ class ModelManager:
     def statistics(self) -> ManagerStatistics:
         """Return who is there and what happened so far."""
         return ManagerStatistics(
-            budget_bytes=self._budget_bytes,
+            budget_bytes=self._budget_bytes if self._limited else None,
             nbytes=self.used_bytes,
             peak_bytes=self._peak_bytes,
             copies=sum(not model.loading for model in self._present.values()),
@@ -239,6 +264,11 @@ class ModelManager:
     @property
     def _leaving_bytes(self) -> int:
         return sum(model.nbytes for model in self._present.values() if model.leaving)
+
+    @property
+    def _coming_bytes(self) -> int:
+        """What those take who wait for room, or are about to ask."""
+        return sum(self.size_of(name) for name in {*self._queue, *self._expected} if name not in self._present)
 
     def _wait(self, leave: tuple[str, ...] = ()) -> Decision:
         self._waits += 1
@@ -269,17 +299,25 @@ class ModelManager:
     def _victims(self, missing: int, *, but: _Model | None = None) -> list[_Model]:
         """Choose who leaves: idle ones first, then those at work; not those that have never been used."""
         there = [model for model in self._oldest_first() if not (model.loading or model.leaving) and model is not but]
-        rank = sorted(there, key=lambda model: (model.fresh, not model.idle))
+        rank = sorted(there, key=lambda model: (model.fresh, not self._idle(model)))
         return _enough(rank, missing)
 
     def _make_leave(self, models: Iterable[_Model]) -> tuple[str, ...]:
         """Have models leave; return those that can at once."""
-        now = []
-        for model in models:
+        leaving = list(models)
+        for model in leaving:
             model.leaving = True
-            if not model.leases:
-                now.append(model.name)
-        return tuple(now)
+        return self._gone(leaving)
+
+    def _gone(self, models: Iterable[_Model]) -> tuple[str, ...]:
+        """Return those of some models that have to be unloaded now."""
+        now = [m for m in models if m.leaving and not (m.gone or m.leases or self._expected[m.name])]
+        for model in now:
+            model.gone = True
+        return tuple(model.name for model in now)
+
+    def _idle(self, model: _Model) -> bool:
+        return not (model.loading or model.leases or model.leaving or self._expected[model.name])
 
 
 def _enough(models: Iterable[_Model], nbytes: int) -> list[_Model]:

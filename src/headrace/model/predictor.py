@@ -156,7 +156,7 @@ class Predictor:
     @property
     def model_id(self) -> str:
         """What the `model_id` column says for rows whose handler said nothing else."""
-        return self._spec.handler.model_id
+        return self._spec.model_id or self._spec.handler.model_id
 
     def model_id_column(self, prediction: Prediction) -> pa.DictionaryArray:
         """Make the `model_id` column of a prediction's kept rows, each distinct id stored once."""

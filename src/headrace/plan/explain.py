@@ -104,6 +104,10 @@ def _patience(asked: Step | InferenceSpec) -> dict[str, Any]:
 def _model_details(node: RunInference) -> dict[str, Any]:
     spec, limits = node.spec, node.spec.limits
     details: dict[str, Any] = {"handler": type(spec.handler).__name__}
+    if spec.key_column is not None:
+        details["model"] = "by a function" if is_private(spec.key_column) else f"by {spec.key_column}"
+    if node.memory_budget is not None:
+        details["memory of models"] = node.memory_budget.cpu or "half of the run's memory limit"
     if isinstance(spec.inputs, Mapping):
         details["inputs"] = [f"{key}={column}" for key, column in spec.inputs.items()]
     elif spec.inputs is not None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
+    from headrace.model.keyed import MemoryBudget
     from headrace.plan.retry import Retry
     from headrace.plan.steps import Durability, IfExists, Isolation, OnError, Step
     from headrace.sinks.sink import Sink
@@ -80,6 +81,10 @@ class InferenceSpec:
     model_id_column: str | None = "model_id"
     inference_args: Mapping[str, Any] = field(default_factory=dict)
     limits: BatchLimits = BatchLimits()
+    key_column: str | None = None
+    """Column that names the model, where the handler is a `KeyedModelHandler`."""
+    model_id: str | None = None
+    """What the `model_id` column says, where that is not the handler's to say: a name that the user gave."""
     retry: Retry | None = None
     """None: a batch is asked once before it is halved, and a row alone once."""
     timeout_secs: float | None = None
@@ -103,6 +108,8 @@ class RunInference:
     durability: Durability = "range"
     """When an answer is safe from a kill: with its range of rows, in the output; or, one by one, when it is made."""
     cache: PredictionCache | None = None
+    memory_budget: MemoryBudget | None = None
+    """What the models of a `KeyedModelHandler` may take together; None: all that there is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -106,9 +106,9 @@ def _inference(plan: Plan, node: RunInference, before: Columns | None) -> Column
 
 
 def columns_read(spec: InferenceSpec) -> list[str]:
-    """Name the columns that a model stage mentions: its inputs, and that which weighs rows."""
-    weight = spec.limits.weight_column
-    return [*input_columns(spec.inputs), *([] if weight is None else [weight])]
+    """Name the columns that a model stage mentions: its inputs, and those that weigh rows or name their model."""
+    others = (spec.limits.weight_column, spec.key_column)
+    return [*input_columns(spec.inputs), *(name for name in others if name is not None)]
 
 
 def input_columns(inputs: object) -> list[str]:

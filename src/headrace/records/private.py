@@ -17,6 +17,14 @@ WEIGHT = f"{_PREFIX}weight"
 PREPARED = f"{_PREFIX}prepared"
 """What the model takes, as its handler's preparer made it: a struct of named inputs; null where a row failed."""
 
+KEY = f"{_PREFIX}key"
+"""What the `key` function of a `KeyedModelHandler` returned."""
+
+
+def answer_column(number: int) -> str:
+    """Name the column for the answers of one of several models that all rows are put to."""
+    return f"{_PREFIX}answer_{number}"
+
 
 def is_private(name: str) -> bool:
     """Say whether a column is one of these."""
