@@ -78,6 +78,8 @@ def pages() -> dict[str, str]:
             [
                 ModelHandler,
                 headrace.PredictionResult,
+                headrace.KeyedModelHandler,
+                headrace.MemoryBudget,
                 headrace.PredictionCache,
                 headrace.PadSequences,
                 headrace.FitPictures,

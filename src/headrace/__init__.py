@@ -10,8 +10,8 @@ from headrace.errors import HeadraceError, PlanError, RowError, RunError, RunInt
 from headrace.model.cache import PredictionCache
 from headrace.model.collation import PadSequences
 from headrace.model.handler import ModelHandler, PredictionResult
-from headrace.model.pictures import FitPictures
 from headrace.model.keyed import KeyedModelHandler, MemoryBudget
+from headrace.model.pictures import FitPictures
 from headrace.plan.retry import Retry
 from headrace.read import (
     from_arrow,

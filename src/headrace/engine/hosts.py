@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from headrace.metrics.statistics import ManagerStatistics, ModelStatistics
     from headrace.model.manager import Decision, ModelManager
 
-LOOK_SECS = 0.1
-"""How often models at work, or being loaded, are measured."""
+LOOK_SECS = 0.25
+"""How often models at work are measured."""
+LOADING_LOOK_SECS = 0.02
+"""The same while one is being loaded: it may grow by a gigabyte a second."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +34,7 @@ class _Host:
     """Held by the thread that drives it, where it is a process."""
     users: int = 1
     """Threads that use it, load it, or wait for their turn."""
+    loading: bool = True
     ended: bool = False
     """Its load was ended, since it outgrew the room that there is."""
 
@@ -144,8 +147,10 @@ class Hosts:
     def watch(self) -> None:
         """Measure models at work, and those being loaded, until `stop` or `close`; have the budget kept."""
         assert self._measure is not None
-        while not self._stopped.wait(LOOK_SECS):
-            for name, host in list(self._hosts.items()):
+        hosts: list[tuple[str, _Host]] = []
+        while not self._stopped.wait(LOADING_LOOK_SECS if any(host.loading for _, host in hosts) else LOOK_SECS):
+            hosts = list(self._hosts.items())
+            for name, host in hosts:
                 pid = getattr(host.task, "pid", None)
                 if host.users and pid is not None:
                     self._note(name, host, self._measure(pid))
@@ -228,6 +233,7 @@ class Hosts:
                 return False
             raise
         with self._changed:
+            host.loading = False
             if not host.ended:
                 leave = self._manager.loaded(name, nbytes, lease=lease)
                 if not lease:
