@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -30,11 +31,15 @@ class Room:
 class Model:
     """A task that takes room while it is open, and notices when it is closed at work."""
 
-    def __init__(self, name: str, room: Room, *, fails: bool = False) -> None:
-        self.name, self.room, self.fails = name, room, fails
+    def __init__(self, name: str, room: Room, *, fails: bool = False, hangs: bool = False) -> None:
+        self.name, self.room, self.fails, self.hangs = name, room, fails, hangs
         self.open_now = False
+        self.killed = threading.Event()
 
     def open(self) -> None:
+        if self.hangs:
+            self.killed.wait(60)
+            raise Cancelled
         if self.fails:
             raise ModelLoadError(f"{self.name} is broken")
         with self.room.lock:
@@ -53,6 +58,9 @@ class Model:
 
     def statistics(self) -> None:
         return None
+
+    def kill(self) -> None:
+        self.killed.set()
 
     def close(self) -> None:
         if self.open_now:
@@ -154,6 +162,29 @@ def test_the_next_model_is_fetched_in_the_background_where_there_is_room() -> No
     assert hosts.is_ready("b")
     hosts.close()
     assert room.bytes == 0
+
+
+def test_a_model_that_is_still_being_fetched_at_the_end_is_given_up() -> None:
+    room = Room()
+    hosts = Hosts(ModelManager(100, sizes=SIZES), lambda name: Model(name, room, hangs=name == "b"))
+    use(hosts, "a")
+
+    def load(work: Callable[[], None]) -> None:
+        with contextlib.suppress(Cancelled):
+            work()
+
+    threads: list[threading.Thread] = []
+
+    def spawn(work: Callable[[], None]) -> None:
+        threads.append(threading.Thread(target=load, args=(work,)))
+        threads[-1].start()
+
+    hosts.fetch(["b"], spawn)
+    hosts.close()
+    assert hosts.statistics().copies == 1, "the one that was there; it is closed"
+    assert room.bytes == 0
+    threads[-1].join(10)
+    assert not threads[-1].is_alive()
 
 
 def test_who_waits_when_the_run_stops_is_cancelled() -> None:

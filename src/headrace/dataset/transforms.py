@@ -294,7 +294,7 @@ class Transforms:
                 together, and a batch weighs its rows × the longest. The name of a column (numbers, or text, bytes and
                 lists by their length), or a function of what the model gets of a row. None: as the handler says.
             weight_fn: how heavy a row is, in the same way, where weights add up.
-            sort_window_rows: among how many rows those of like length are looked for; results keep their order.
+            sort_window_rows: among how many rows those of like length, or of one model, are sought; order is kept.
             target_latency_secs: how long a row should take through this step, the wait for its batch included; without
                 it all is for throughput.
             concurrency: batches in flight.

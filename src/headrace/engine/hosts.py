@@ -165,8 +165,15 @@ class Hosts:
             _kill(host.task)
 
     def close(self) -> None:
-        """Unload all models; nobody uses any more."""
+        """Unload all models; nobody uses any more, but one may still be fetched."""
         self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+            fetched = [host for host in self._hosts.values() if host.loading]
+        for host in fetched:
+            _kill(host.task)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._fetching)
         for host in list(self._hosts.values()):
             host.task.close()
 
@@ -265,13 +272,15 @@ class Hosts:
     def _unload(self, names: Sequence[str]) -> None:
         for name in names:
             host = self._hosts[name]
-            host.task.close()
-            with self._changed:
-                del self._hosts[name]
-                if (done := _statistics(host.task)) is not None:
-                    self._past = done if self._past is None else merged([self._past, done])
-                self._manager.left(name)
-                self._changed.notify_all()
+            try:
+                host.task.close()
+            finally:
+                with self._changed:
+                    del self._hosts[name]
+                    if (done := _statistics(host.task)) is not None:
+                        self._past = done if self._past is None else merged([self._past, done])
+                    self._manager.left(name)
+                    self._changed.notify_all()
 
     def _fetch(self, name: str, decision: Decision) -> None:
         try:
@@ -285,6 +294,7 @@ class Hosts:
         finally:
             with self._changed:
                 self._fetching = False
+                self._changed.notify_all()
 
     def _note(self, name: str, host: _Host, nbytes: int) -> None:
         with self._changed:

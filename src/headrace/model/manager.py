@@ -198,7 +198,7 @@ class ModelManager:
         model.nbytes = nbytes
         self._sizes[name] = nbytes if exactly else max(nbytes, self._sizes.get(name, 0))
         self._learnt.add(name)
-        self._peak_bytes = max(self._peak_bytes, self.used_bytes)
+        self._note_peak()
         others = self._victims(self.used_bytes - self._leaving_bytes - self._budget_bytes, but=model)
         if model.loading:
             others = [one for one in others if self._idle(one)]
@@ -284,7 +284,12 @@ class ModelManager:
             self._queue.remove(name)
         self._present[name] = _Model(name, self.size_of(name), next(self._count))
         self._loads += 1
-        self._peak_bytes = max(self._peak_bytes, self.used_bytes)
+        self._note_peak()
+
+    def _note_peak(self) -> None:
+        """Note what is in memory, where it is not guessed."""
+        known = sum(model.nbytes for model in self._present.values() if model.name in self._sizes)
+        self._peak_bytes = max(self._peak_bytes, known)
 
     def _fits(self, name: str, ahead: int) -> bool:
         return self.used_bytes + ahead + self.size_of(name) <= self._budget_bytes
