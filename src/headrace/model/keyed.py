@@ -82,7 +82,7 @@ class KeyedModelHandler(ModelHandler[Any]):
         >>> from headrace.handlers.onnx import OnnxModelHandler
         >>> keyed = KeyedModelHandler.from_pattern("models/{key}/model.onnx", make=OnnxModelHandler, key="customer")
         >>> keyed.handler_of("acme").model_files()
-        ['models/acme/model.onnx']
+        ('models/acme/model.onnx',)
 
         Args:
             pattern: a path or URL with `{key}` in it. A key with a slash in it, or that is "." or "..", names no model.
