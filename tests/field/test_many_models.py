@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -95,7 +96,8 @@ def run(budget_mb: int, third: str = "") -> int:
 
 def check_answers(*, unanswered: int = 0) -> None:
     assert [(row["id"], row["prediction"]) for row in rows_in()] == [(i, f"{'ab'[i % 2]}:{i}") for i in range(400)]
-    letters = [json.loads(line) for file in Path("out/_dead_letters").glob("*") for line in open(file)]
+    files = Path("out/_dead_letters").glob("*")
+    letters = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert [(letter["row"]["id"], letter["error_type"]) for letter in letters] == [
         (400 + i, "ModelTooLargeError") for i in range(unanswered)
     ]
@@ -117,7 +119,7 @@ def test_with_room_for_one_they_take_turns_seldom_and_the_budget_holds() -> None
     good = [name for name in events() if not name.startswith("c")]
     assert len(good) <= 4, "each is loaded about once, rather than for each of 400 rows"
     spans = sorted((e[0]["at"], e[-1]["at"]) for name, e in events().items() if not name.startswith("c"))
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False)), "never both in memory"
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans)), "never both in memory"
 
 
 def test_with_room_for_both_each_is_loaded_once() -> None:
