@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +257,29 @@ def test_a_preparer_travels_after_it_was_set_up(checkpoint: Path) -> None:
     there = pickle.loads(pickle.dumps(preparer))
     there.setup()
     assert np.array_equal(there([pictures()[0]])["pixel_values"][0], here)
+
+
+def test_threads_may_import_the_framework_at_the_same_time() -> None:
+    program = """
+import threading
+from tests.torchvision_here import make_importable
+make_importable()
+from headrace.handlers.timm import TimmModelHandler
+handler = TimmModelHandler("test_resnet", pretrained=False)
+calls = [handler.preload, handler.preparer().setup, handler.preparer().setup, handler.load_model]
+together, done = threading.Barrier(len(calls)), []
+def call(one):
+    together.wait()
+    one()
+    done.append(one)
+threads = [threading.Thread(target=call, args=(one,)) for one in calls]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(done) == len(calls)
+"""
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
 
 
 def test_half_precision(checkpoint: Path) -> None:

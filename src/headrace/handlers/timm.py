@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ _NAME = "TimmModelHandler"
 _OUTPUTS = ("logits", "probabilities", "labels", "embeddings", "features")
 _MODES = {1: "L", 3: "RGB"}
 """Of pictures, by the channels that a model takes."""
+_IMPORTING = threading.Lock()
+"""timm's modules import each other in a circle: threads that begin at different ones would see them half made."""
 PIXELS = "pixel_values"
 """Prepared pictures: uint8, (channels, height, width)."""
 
@@ -128,7 +131,7 @@ class TimmModelHandler(ModelHandler["TimmModel"]):
 
     def preload(self) -> None:
         """Import the framework."""
-        importlib.import_module("timm")
+        _imported()
 
     def preparer(self) -> Pictures:
         """Return what makes pictures ready: decoded, resized and cropped."""
@@ -308,13 +311,15 @@ class TimmModel:
 def _imported() -> Any:
     """Import timm, which imports torchvision, and that fails in its own way beside another build of PyTorch."""
     try:
-        importlib.import_module("timm.data")
-        return importlib.import_module("timm")
+        with _IMPORTING:
+            timm = importlib.import_module("timm")
+            importlib.import_module("timm.data")
     except (ImportError, RuntimeError, OSError) as error:
         raise ModelLoadError(
             f"{_NAME}: timm cannot be imported ({type(error).__name__}: {error}); if torchvision is to blame, install "
             "the one that was built for this PyTorch, from the same index"
         ) from error
+    return timm
 
 
 def _data_settings(
