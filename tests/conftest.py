@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import runpy
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 hypothesis.settings.register_profile("unhurried", deadline=None)  # the machine may be busy
 hypothesis.settings.load_profile("unhurried")
+
+if importlib.util.find_spec("torchvision") is not None:
+    here = Path(__file__).parent / "torchvision_here"
+    runpy.run_path(str(here / "sitecustomize.py"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH")]))
 
 
 @pytest.fixture(autouse=True)

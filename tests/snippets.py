@@ -174,7 +174,7 @@ def _environment(folder: Path) -> dict[str, str]:
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
         program.chmod(0o755)
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": path, "NO_COLOR": "1"}
 
 

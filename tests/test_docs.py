@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests.snippets import ROOT, SnippetError, commands_of, run_page, snippets_of
-from tests.torchvision_here import make_importable
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -29,7 +28,6 @@ def test_snippets_run(page, tmp_path):
 def test_snippets_that_need_heavy_frameworks_run(page, tmp_path):
     folder = tmp_path / "page"
     folder.mkdir()
-    make_importable()
     run_page(SNIPPETS[page], folder, heavy=True)
 
 

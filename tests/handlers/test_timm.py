@@ -19,7 +19,6 @@ from headrace.handlers.pictures import to_picture
 from headrace.handlers.registry import make_handler
 from headrace.handlers.timm import TimmModelHandler
 from tests.field.running import rows_in
-from tests.torchvision_here import make_importable
 
 pytestmark = pytest.mark.heavy
 
@@ -31,7 +30,6 @@ CLASSES = 4
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of a network with four classes, at random, but the same every time."""
-    make_importable()
     import timm
     import torch
     from safetensors.torch import save_file
@@ -262,8 +260,6 @@ def test_a_preparer_travels_after_it_was_set_up(checkpoint: Path) -> None:
 def test_threads_may_import_the_framework_at_the_same_time() -> None:
     program = """
 import threading
-from tests.torchvision_here import make_importable
-make_importable()
 from headrace.handlers.timm import TimmModelHandler
 handler = TimmModelHandler("test_resnet", pretrained=False)
 calls = [handler.preload, handler.preparer().setup, handler.preparer().setup, handler.load_model]
@@ -277,9 +273,8 @@ threads = [threading.Thread(target=call, args=(one,)) for one in calls]
 [thread.join() for thread in threads]
 assert len(done) == len(calls)
 """
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    )
+    path = os.pathsep.join([*sys.path, os.environ["PYTHONPATH"]])
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 def test_half_precision(checkpoint: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.engine.identity import answers_identity
 from headrace.engine.processes.travel import check_can_travel
 from headrace.model.checks import check_spec
 from headrace.model.handler import ModelHandler
-from headrace.model.loading import without_gc
+from headrace.model.loading import import_framework
 from headrace.plan.check import check_plan
 from headrace.plan.nodes import RunInference
 
@@ -41,9 +40,4 @@ def _preload(plan: Plan) -> None:
     ):
         return
     for handler in handlers:
-        threading.Thread(target=_quietly, args=(handler,), name="headrace-preload", daemon=True).start()
-
-
-def _quietly(handler: ModelHandler[object]) -> None:
-    with suppress(Exception), without_gc():  # load_model will meet the same, and explain it
-        handler.preload()
+        threading.Thread(target=import_framework, args=(handler,), name="headrace-preload", daemon=True).start()

@@ -146,7 +146,9 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
     def preload(self) -> None:
         """Import the framework."""
         importlib.import_module("torch")
-        importlib.import_module("transformers").PreTrainedModel  # noqa: B018 - what is named is imported
+        transformers = importlib.import_module("transformers")
+        for name in ("PreTrainedModel", "AutoModel", "AutoTokenizer", "AutoProcessor"):  # what is named is imported
+            getattr(transformers, name)
 
     def preparer(self) -> Processing:
         """Return what tokenizes texts and processes pictures and sounds."""

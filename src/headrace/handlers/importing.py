@@ -6,13 +6,13 @@ import importlib
 import json
 import os
 import sys
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError
 from headrace.handlers.packages import is_installed, require
+from headrace.model.loading import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,6 @@ at their first use, which leaves none for a second model.
 BACKENDS = ("tensorflow", "jax", "torch")
 """Of Keras, in the order in which they are looked for."""
 
-_keras_import = threading.Lock()
-
 
 def imported(name: str) -> Any:
     """Import a framework with its settings."""
@@ -48,7 +46,7 @@ def imported_keras(backend: str | None, *, needed_by: str) -> Any:
         MissingDependencyError: the backend is not installed.
     """
     chosen = backend or usual_backend()
-    with _keras_import:
+    with importing():
         if "keras" not in sys.modules:
             require(chosen, package=chosen, extra=chosen, needed_by=f"{needed_by} (backend {chosen})")
             # Keras imports TensorFlow for its own ends too, where it is there.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from headrace.handlers.pictures import to_picture
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy, local_path
 from headrace.model.handler import ModelHandler
+from headrace.model.loading import importing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,8 +28,6 @@ _NAME = "TimmModelHandler"
 _OUTPUTS = ("logits", "probabilities", "labels", "embeddings", "features")
 _MODES = {1: "L", 3: "RGB"}
 """Of pictures, by the channels that a model takes."""
-_IMPORTING = threading.Lock()
-"""timm's modules import each other in a circle: threads that begin at different ones would see them half made."""
 PIXELS = "pixel_values"
 """Prepared pictures: uint8, (channels, height, width)."""
 
@@ -311,7 +309,7 @@ class TimmModel:
 def _imported() -> Any:
     """Import timm, which imports torchvision, and that fails in its own way beside another build of PyTorch."""
     try:
-        with _IMPORTING:
+        with importing():
             timm = importlib.import_module("timm")
             importlib.import_module("timm.data")
     except (ImportError, RuntimeError, OSError) as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from headrace.model.handler import ModelHandler
 
 FRAMEWORK_MODULES = 100
 """So many modules at once are a framework: hundreds of thousands of objects that stay as long as the process."""
@@ -35,3 +38,25 @@ def without_gc() -> Iterator[None]:
             if len(sys.modules) - modules >= FRAMEWORK_MODULES:
                 gc.freeze()
             gc.enable()
+
+
+_importing = threading.RLock()
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Let one thread at a time import frameworks.
+
+    Two that enter Transformers or timm at different modules see each other's half-made ones, or wait for each other.
+
+    >>> with importing():
+    ...     import headrace
+    """
+    with _importing:
+        yield
+
+
+def import_framework(handler: ModelHandler[Any]) -> None:
+    """Have a handler import what its model will need; errors are left for `load_model` to meet and explain."""
+    with importing(), suppress(Exception), without_gc():
+        handler.preload()

@@ -23,7 +23,7 @@ from headrace.model.exhaustion import is_out_of_memory, release_memory
 from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
 from headrace.model.latency import Latencies
-from headrace.model.loading import without_gc
+from headrace.model.loading import import_framework, without_gc
 from headrace.model.preparing import model_inputs, ready_rows
 from headrace.model.splitting import Splitting
 from headrace.plan.retry import Retry
@@ -104,6 +104,7 @@ class Predictor:
             began = time.perf_counter()
             handler = self._spec.handler
             try:
+                import_framework(handler)
                 with without_gc():
                     self._model = handler.load_model()
                 inputs = handler.default_inputs() if self._spec.inputs is None else self._spec.inputs

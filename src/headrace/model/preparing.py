@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.errors import RowError, StageError
 from headrace.model.inputs import Inputs, column_array, make_inputs
+from headrace.model.loading import importing
 from headrace.records.columns import to_column
 from headrace.records.private import PREPARED
 
@@ -37,7 +38,8 @@ class Preparing:
 
     def setup(self) -> None:
         """Set the preparer up, where it has a `setup()`."""
-        getattr(self._preparer, "setup", _nothing)()
+        with importing():  # a tokenizer's framework is the model's, which another thread may be importing
+            getattr(self._preparer, "setup", _nothing)()
 
     def close(self) -> None:
         """Close the preparer, where it has a `close()`."""

@@ -11,7 +11,6 @@ from headrace.handlers.huggingface import HuggingFaceModelHandler
 from headrace.handlers.timm import TimmModelHandler
 from tests.field.kinds.kind import Kind, Model
 from tests.handlers import tiny_transformers
-from tests.torchvision_here import make_importable
 
 FIXED = "a picture model answers tensors, whose rows are alike, and as many as it is given"
 
@@ -22,7 +21,6 @@ def picture(i: int) -> dict[str, Any]:
 
 
 def timm_model(folder: Path) -> Model:
-    make_importable()
     import timm
     import torch
     from safetensors.torch import save_file
@@ -36,7 +34,6 @@ def timm_model(folder: Path) -> Model:
 
 
 def vision_transformer(folder: Path) -> Model:
-    make_importable()
     import torch
 
     torch.manual_seed(0)

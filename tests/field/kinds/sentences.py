@@ -8,19 +8,16 @@ from headrace.handlers.sentence_transformers import SentenceTransformerModelHand
 from tests.field.kinds.kind import Kind, Model
 from tests.field.kinds.texts import text
 from tests.handlers import sentence_models
-from tests.torchvision_here import make_importable
 
 VECTORS = "an embedding is a vector of a fixed length, and a score a number, for each text"
 
 
 def embedder(folder: Path) -> Model:
-    make_importable()
     handler = SentenceTransformerModelHandler(sentence_models.make_sentence_transformer(folder), device="cpu")
     return Model(handler=handler, inputs="text")
 
 
 def scorer(folder: Path) -> Model:
-    make_importable()
     sentence_models.make_encoder(folder, labels=1)
     return Model(handler=SentenceTransformerModelHandler(folder, task="rerank", device="cpu"))
 

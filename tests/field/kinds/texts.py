@@ -10,7 +10,6 @@ from headrace.handlers.huggingface import HuggingFaceModelHandler, HuggingFacePi
 from tests.field.kinds.kind import Kind, Model
 from tests.handlers import tiny_transformers
 from tests.handlers.tiny_transformers import WORDS
-from tests.torchvision_here import make_importable
 
 FIRST_WORD = 5
 """The token of the first word; those before it are special."""
@@ -27,7 +26,6 @@ def word(i: int, count: int) -> dict[str, Any]:
 
 
 def bert(folder: Path, head: str = "Model") -> Path:
-    make_importable()
     import torch
 
     torch.manual_seed(0)
