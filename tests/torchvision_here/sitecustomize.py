@@ -33,6 +33,8 @@ def _declare():
 
     import torch
 
+    if hasattr(torch, "declared_for_torchvision"):
+        return
     spec = importlib.util.find_spec("torchvision")
     try:
         torch.ops.load_library(str(Path(spec.origin).with_name("_C.so")))
@@ -43,5 +45,5 @@ def _declare():
         torch.declared_for_torchvision = declared  # declarations go when their library is collected
 
 
-if not any(isinstance(finder, _Declaring) for finder in sys.meta_path):
+if not any(type(finder).__name__ == _Declaring.__name__ for finder in sys.meta_path):  # of another run of this file
     sys.meta_path.insert(0, _Declaring())
