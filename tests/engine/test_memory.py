@@ -2,7 +2,7 @@ import os
 import subprocess
 import sys
 
-from headrace.engine.memory import RELIEVED_SHARE, MemoryWatch, memory_of_tree
+from headrace.engine.memory import RELIEVED_SHARE, MemoryWatch, memory_of_tree, own_peak_bytes
 
 
 class Meter:
@@ -66,3 +66,11 @@ def test_workers_count() -> None:
         child.communicate(b"\n")
     assert memory_of_tree([child.pid]) < together  # it has ended
     assert memory_of_tree([os.getpid()]) > alone
+
+
+def test_the_peak_is_not_that_of_whoever_started_the_process() -> None:
+    held = bytes(range(256)) * (400 * 2**12)
+    program = "from headrace.engine.memory import own_peak_bytes; print(own_peak_bytes())"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert 2**20 < int(shown.stdout) < len(held)
+    assert own_peak_bytes() > len(held)

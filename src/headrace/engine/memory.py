@@ -62,8 +62,7 @@ class MemoryWatch:
     @property
     def peak_bytes(self) -> int:
         """The most that was in use; of this process alone it is the system's own count, which misses nothing."""
-        unit = 1 if sys.platform == "darwin" else 1024
-        return max(self._peak_bytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+        return max(self._peak_bytes, own_peak_bytes())
 
     @property
     def pressed_secs(self) -> float:
@@ -140,3 +139,15 @@ def _resident(pid: int, *, shared: bool) -> int:
     except (OSError, ValueError):  # it has ended
         return 0
     return (resident if shared else resident - of_files) * _PAGE_BYTES
+
+
+def own_peak_bytes() -> int:
+    """Return the most memory that this process has had.
+
+    Linux hands a process `ru_maxrss` of the one that started it, which may be a notebook of many gigabytes.
+    """
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
