@@ -159,6 +159,9 @@ def test_trees_that_are_asked(trained: Any) -> None:
     np.testing.assert_array_equal(predict(handler), model.predict(NUMBERS, prediction_type="RawFormulaVal", **asked))
     leaves = predict(CatBoostModelHandler(path, method="leaf", iteration_range=(1, 3)))
     np.testing.assert_array_equal(leaves, model.calc_leaf_indexes(NUMBERS, **asked))
+    beyond = (0, model.tree_count_ + 1)
+    with pytest.raises(ModelLoadError, match=f"goes beyond the {model.tree_count_} rounds"):
+        CatBoostModelHandler(path, iteration_range=beyond).load_model()
 
 
 def test_a_missing_column_is_told_before_data_is_read(trained: Any, tmp_path: Path) -> None:

@@ -144,6 +144,9 @@ def test_rounds_and_further_parameters(trained: Any) -> None:
     model, path = trained(NUMBERS, YES)
     handler = LightGBMModelHandler(path, iteration_range=(1, 3))
     np.testing.assert_array_equal(predict(handler), model.predict(NUMBERS, start_iteration=1, num_iteration=2))
+    for beyond in ((0, 5), (7, 9)):  # LightGBM would answer with all rounds, or with none
+        with pytest.raises(ModelLoadError, match="goes beyond the 4 rounds"):
+            LightGBMModelHandler(path, iteration_range=beyond).load_model()
     early = {"pred_early_stop": True, "pred_early_stop_freq": 1, "pred_early_stop_margin": 0.01}
     stopped = predict(LightGBMModelHandler(path, predict_params=early))
     np.testing.assert_array_equal(stopped, model.predict(NUMBERS, **early))
@@ -167,6 +170,18 @@ def test_what_is_no_model_of_lightgbm_says_what_it_seems_to_be(tmp_path: Path) -
         LightGBMModelHandler(tmp_path / "m.pkl").load_model()
     with pytest.raises(ModelLoadError, match="seems to be a text file; lightgbm says: "):
         LightGBMModelHandler(tmp_path / "m.txt").load_model()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_file_that_breaks_off_is_an_error_rather_than_the_end_of_the_process(
+    trained: Any, tmp_path: Path, share: float
+) -> None:
+    _, path = trained(NUMBERS, YES)
+    trees, end, _ = Path(path).read_text().partition("end of trees")
+    assert end
+    (tmp_path / "torn.txt").write_text(trees[: int(len(trees) * share)])
+    with pytest.raises(ModelLoadError, match="torn.txt breaks off before the end of its trees"):
+        LightGBMModelHandler(tmp_path / "torn.txt").load_model()
 
 
 def test_classes_are_asked_of_models_that_have_them(trained: Any) -> None:

@@ -163,6 +163,8 @@ def test_rounds_and_missing_values(trained: Any, tmp_path: Path) -> None:
         rounds = (0, 2) if asked else (1, 3)
         handler = XGBoostModelHandler(path, method=method, iteration_range=rounds)
         np.testing.assert_array_equal(predict(handler), model.predict(matrix, iteration_range=rounds, **asked))
+    with pytest.raises(ModelLoadError, match=r"iteration_range=\(0, 5\) goes beyond the 4 rounds of .*ubj"):
+        XGBoostModelHandler(path, iteration_range=(0, 5)).load_model()
     with pytest.raises(PlanError, match="takes the first rounds only"):
         XGBoostModelHandler(path, method="leaf", iteration_range=(1, 3)).check()
     marked = pa.record_batch({"age": pa.array(NUMBERS.age.fillna(-999.0)), "spend": pa.array(NUMBERS.spend)})

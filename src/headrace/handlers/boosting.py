@@ -97,6 +97,10 @@ class BoostingModelHandler(ModelHandler[Any]):
     def features_of(self, model: Any) -> Features:
         """Say what a model takes."""
 
+    @abstractmethod
+    def rounds_of(self, model: Any) -> int:
+        """Say how many rounds of boosting a model has."""
+
     @property
     def model_id(self) -> str:
         return file_name(self.path)
@@ -129,7 +133,13 @@ class BoostingModelHandler(ModelHandler[Any]):
 
     def load_model(self) -> Any:
         self.check()
-        return self._opened(str(local_copy(self.path, self.cache_dir)))
+        model = self._opened(str(local_copy(self.path, self.cache_dir)))
+        if self.iteration_range is not None and self.iteration_range[1] > (rounds := self.rounds_of(model)):
+            raise ModelLoadError(  # some frameworks would answer with the rounds that there are, or with none
+                f"{type(self).__name__}: iteration_range={self.iteration_range} goes beyond the {rounds:,} rounds of "
+                f"{self.path}"
+            )
+        return model
 
     @property
     def _threads(self) -> int:

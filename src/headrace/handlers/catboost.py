@@ -84,6 +84,9 @@ class CatBoostModelHandler(BoostingModelHandler):
         unnamed = names == tuple(str(i) for i in range(len(names)))
         return Features(len(names), () if unnamed else names)
 
+    def rounds_of(self, model: Any) -> int:
+        return int(model.tree_count_)
+
     def run_inference(self, batch: Any, model: Any) -> Any:  # type: ignore[override]
         import catboost
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import PlanError
+from headrace.errors import ModelLoadError, PlanError
 from headrace.handlers.boosting import (
     BoostingModelHandler,
     Features,
@@ -68,6 +68,7 @@ class LightGBMModelHandler(BoostingModelHandler):
     def open_model(self, path: str) -> Any:
         import lightgbm
 
+        _check_whole(path)
         booster = lightgbm.Booster(model_file=path)
         if self.method in ("predict_class", "predict_proba") and _objective(booster) not in _OF_CLASSES:
             raise without_classes(self.method, _objective(booster), "LightGBMModelHandler")
@@ -77,6 +78,9 @@ class LightGBMModelHandler(BoostingModelHandler):
         names = tuple(model.feature_name())
         unnamed = names == tuple(f"Column_{i}" for i in range(len(names)))
         return Features(len(names), () if unnamed else names)
+
+    def rounds_of(self, model: Any) -> int:
+        return int(model.current_iteration())
 
     def run_inference(self, batch: Any, model: Any) -> Any:  # type: ignore[override]
         columns = self.features_of(model).of(batch, "LightGBMModelHandler")
@@ -94,6 +98,14 @@ class LightGBMModelHandler(BoostingModelHandler):
             start, end = self.iteration_range
             asked |= {"start_iteration": start, "num_iteration": end - start}
         return asked
+
+
+def _check_whole(path: str) -> None:
+    """Raise ModelLoadError for a file that breaks off among its trees: LightGBM would end the process over it."""
+    with open(path, "rb") as file:
+        lines = {line.strip() for line in file if line.startswith((b"tree", b"end of trees"))}
+    if b"tree" in lines and b"end of trees" not in lines:
+        raise ModelLoadError(f"{path} breaks off before the end of its trees; copy it anew, or save the model again")
 
 
 def _objective(model: Any) -> str:

@@ -97,6 +97,9 @@ class XGBoostModelHandler(BoostingModelHandler):
     def features_of(self, model: Any) -> Features:
         return Features(model.num_features(), tuple(model.feature_names or ()))
 
+    def rounds_of(self, model: Any) -> int:
+        return int(model.num_boosted_rounds())
+
     def run_inference(self, batch: Any, model: Any) -> Any:  # type: ignore[override]
         data = self._data(self.features_of(model).of(batch, "XGBoostModelHandler"), model)
         if self.method in ("leaf", "contributions"):
