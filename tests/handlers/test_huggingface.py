@@ -344,6 +344,9 @@ def test_code_of_a_model_runs_only_if_it_is_trusted(made: Any, tmp_path: Path) -
 def test_settings_that_make_no_sense_are_told_before_data_is_read(made: Any, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no pooling 'meen'; did you mean 'mean'"):
         HuggingFaceModelHandler(made("bert"), pooling="meen").check()
+    for length in (0, -5):
+        with pytest.raises(PlanError, match=f"max_length is {length}; it is at least 1"):
+            HuggingFaceModelHandler(made("bert"), max_length=length).check()
     with pytest.raises(PlanError, match="pass one"):
         HuggingFaceModelHandler(made("bert"), pooling="mean", outputs="logits").check()
     with pytest.raises(ModelLoadError, match="there is no model folder"):

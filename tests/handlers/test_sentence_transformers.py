@@ -219,9 +219,22 @@ def test_a_tokenizer_that_is_not_what_its_files_say_is_refused(models: Path, mon
 
 
 @heavy
-def test_a_model_without_a_head_gives_no_scores(models: Path) -> None:
+@pytest.mark.parametrize("name", ["encoder", "sentences"])
+def test_a_model_without_a_head_gives_no_scores(models: Path, name: str) -> None:
     with pytest.raises(ModelLoadError, match="has no head for scores"):
-        SentenceTransformerModelHandler(models / "encoder", task="rerank").load_model()
+        SentenceTransformerModelHandler(models / name, task="rerank", tokenize_ahead=False).load_model()
+
+
+@heavy
+def test_a_reranker_saved_by_sentence_transformers_itself(models: Path, tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(str(models / "reranker"), device="cpu")
+    model.save_pretrained(str(tmp_path / "saved"))
+    handler = SentenceTransformerModelHandler(tmp_path / "saved", task="rerank")
+    rows = hr.from_items([{"query": "mill", "passage": "water runs"}])
+    found = rows.run_inference(handler).take(1)[0]["prediction"]
+    np.testing.assert_allclose(found, model.predict([("mill", "water runs")])[0], atol=1e-5)
 
 
 @heavy
@@ -231,6 +244,9 @@ def test_mistakes_are_told_before_data_is_read(models: Path, tmp_path: Path) -> 
         rows.run_inference(SentenceTransformerModelHandler(tmp_path / "none")).take(9)
     with pytest.raises(ModelLoadError, match="has no prompt 'qery'; did you mean 'query'"):
         rows.run_inference(SentenceTransformerModelHandler(models / "sentences", prompt_name="qery")).take(9)
+    for setting in ("max_seq_length", "truncate_dim"):
+        with pytest.raises(PlanError, match=f"{setting} is 0; it is at least 1"):
+            SentenceTransformerModelHandler(models / "sentences", **{setting: 0}).check()
     with pytest.raises(UnknownColumnError, match="txt"):
         rows.run_inference(SentenceTransformerModelHandler(models / "sentences"), inputs="txt").take(9)
     with pytest.raises(PlanError, match="there is no device 'gpu'"):

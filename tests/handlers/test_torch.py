@@ -149,8 +149,9 @@ def test_rows_and_texts_need_an_inference_fn() -> None:
         predict(handler, inputs="text")
 
 
-def test_a_row_of_another_shape_fails_alone() -> None:
-    batch = pa.record_batch({"v": [[1.0, 2.0], [3.0], [4.0, 5.0]]})
+@pytest.mark.parametrize("odd", [[3.0], None])
+def test_a_row_of_another_shape_fails_alone(odd: list[float] | None) -> None:
+    batch = pa.record_batch({"v": [[1.0, 2.0], odd, [4.0, 5.0]]})
     handler = TorchModelHandler(model=linear(), device="cpu")
     prediction = Predictor(InferenceSpec(handler=handler, inputs="v"), "s", "dead_letter").predict(batch)
     assert list(prediction.errors) == [1]

@@ -183,5 +183,7 @@ def test_collations_have_names_in_files() -> None:
     for wrong in ("pad", {"pad_sequences": 3}, {"a": {}, "b": {}}, 7):
         with pytest.raises(PlanError, match=r"Net: collate=.* is none; pass hr.PadSequences"):
             collation_of(wrong, needed_by="Net")
+    with pytest.raises(PlanError, match=r"collate=PadSequences is a class; pass one made of it: PadSequences\("):
+        collation_of(PadSequences, needed_by="Net")
     with pytest.raises(PlanError, match="unexpected keyword argument 'valu'"):
         collation_of({"pad_sequences": {"valu": 3}}, needed_by="Net")

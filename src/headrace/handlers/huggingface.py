@@ -15,6 +15,7 @@ from headrace.handlers.hub import check_model, is_hub_id, model_files, model_fol
 from headrace.handlers.huggingface_inputs import INPUT_FILES, Processing, by_hand, is_prepared
 from headrace.handlers.huggingface_pipeline import HuggingFacePipelineModelHandler as HuggingFacePipelineModelHandler
 from headrace.handlers.pretrained import (
+    check_at_least_one,
     check_weights,
     load_module,
     loading,
@@ -137,6 +138,7 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
             )
         if self.pooling is not None and self.outputs is not None:
             raise PlanError(f"{name}: outputs= names what is answered as it is, and pooling= makes one of it; pass one")
+        check_at_least_one(self.max_length, "max_length", handler_name=name)
         check_model(self.model, handler_name=name, revision=self.revision)
         if self.tokenizer is not None:
             check_model(self.tokenizer, handler_name=name, holds=INPUT_FILES)

@@ -44,6 +44,12 @@ def read_settings(folder: Path, name: str = "config.json") -> dict[str, Any]:
     return found
 
 
+def check_at_least_one(value: int | None, setting: str, *, handler_name: str) -> None:
+    """Raise PlanError for a length of nothing: the frameworks take it for none, or count from the end."""
+    if value is not None and value < 1:
+        raise PlanError(f"{handler_name}: {setting} is {value}; it is at least 1, or None for the model's own")
+
+
 def quieten() -> None:
     """Keep Transformers' warnings and progress bars out of our output, unless the user asked for a verbosity of theirs.
 

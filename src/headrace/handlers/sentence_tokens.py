@@ -143,8 +143,10 @@ def prompt_of(folder: Path, prompt: str | None, prompt_name: str | None) -> str:
 
 
 def has_scores(folder: Path) -> bool:
-    """Say whether a model can tell how well two texts go together."""
-    return bool(_modules(folder)) or _head(folder).endswith(("ForSequenceClassification", "ForCausalLM"))
+    """Say whether a model can tell how well two texts go together; one of embeddings would be given a random head."""
+    if read_settings(folder, "config_sentence_transformers.json").get("model_type") == "CrossEncoder":
+        return True
+    return _head(_first_folder(folder)).endswith(("ForSequenceClassification", "ForCausalLM"))
 
 
 def _settings_of_plain(folder: Path, *, pairs: bool, prefixed: bool) -> Mapping[str, Any] | None:

@@ -12,7 +12,7 @@ import numpy as np
 from headrace.errors import ModelLoadError, PlanError
 from headrace.handlers.hub import check_model, is_hub_id, model_files, model_folder, model_name
 from headrace.handlers.packages import require
-from headrace.handlers.pretrained import loading, quieten
+from headrace.handlers.pretrained import check_at_least_one, loading, quieten
 from headrace.handlers.sentence_tokens import MASK, TOKENS, SentenceTokens, has_scores, prompt_of, texts_of
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensors_on
 from headrace.model.collation import pad
@@ -105,6 +105,8 @@ class SentenceTransformerModelHandler(ModelHandler[Any]):
         require(
             "sentence_transformers", package="sentence-transformers", extra="sentence-transformers", needed_by=_NAME
         )
+        for setting in ("truncate_dim", "max_seq_length"):
+            check_at_least_one(getattr(self, setting), setting, handler_name=_NAME)
         check_model(self.model, handler_name=_NAME, revision=self.revision, holds=("modules.json", "config.json"))
         if is_local(self.model) and not is_hub_id(self.model):
             prompt_of(local_path(self.model), self.prompt, self.prompt_name)

@@ -208,8 +208,8 @@ class TorchModelHandler(ModelHandler[Any]):
                 "a PyTorch module takes tensors, not rows: name the columns with inputs=, or pass inference_fn="
             )
         first = next((value for value in batch if value is not None), None)
-        if isinstance(first, np.ndarray):
-            raise ValueError(
+        if first is None or isinstance(first, np.ndarray):
+            raise ValueError(  # of rows: PlanError would end the run over one null
                 "rows of different shapes, or with nulls, do not make one tensor; pass collate=hr.PadSequences()"
             )
         raise PlanError(f"a PyTorch module takes numbers, not {type(first).__name__}: pass inference_fn=")

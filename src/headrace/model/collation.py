@@ -151,6 +151,8 @@ def collation_of(given: Any, *, needed_by: str) -> Any:
     Raises:
         PlanError: it is none.
     """
+    if isinstance(given, type):
+        raise PlanError(f"{needed_by}: collate={given.__name__} is a class; pass one made of it: {given.__name__}(…)")
     if given is None or callable(given):
         return given
     from headrace.model.pictures import FitPictures

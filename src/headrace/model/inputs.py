@@ -81,7 +81,7 @@ def select(batch: pa.RecordBatch, names: Sequence[str], *, step: str) -> pa.Reco
     present = batch.schema.names
     for name in names:
         if name not in present:
-            raise UnknownColumnError(name, present, step=step)
+            raise UnknownColumnError(name, public(batch).schema.names, step=step)
     return pa.RecordBatch.from_arrays([batch.column(present.index(name)) for name in names], names=list(names))
 
 
