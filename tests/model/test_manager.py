@@ -115,6 +115,17 @@ def test_a_model_of_unknown_size_is_taken_for_the_largest_known_and_learnt() -> 
     assert manager.size_of("c") == 500
 
 
+def test_a_declared_size_counts_though_less_is_measured() -> None:
+    manager = ModelManager(1_000, sizes={"a": 600, "b": 600})
+    assert manager.ask("a").verdict is Verdict.LOAD
+    manager.loaded("a", 70, lease=True)
+    manager.measured("a", 80)
+    assert manager.used_bytes == manager.size_of("a") == 600
+    assert manager.ask("b") == WAIT
+    manager.measured("a", 700)
+    assert manager.used_bytes == 700, "what is measured counts where it is more"
+
+
 def test_a_model_that_grows_puts_out_idle_ones() -> None:
     manager = ModelManager(1_000, sizes={"a": 400, "b": 400})
     come(manager, "a")

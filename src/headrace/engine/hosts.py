@@ -290,7 +290,7 @@ class Hosts:
             self._unload(decision.leave)
             self._give_back(name, self._enter(name))
         except Exception:
-            pass
+            pass  # whoever needs the model meets it again, and tells it
         finally:
             with self._changed:
                 self._fetching = False

@@ -42,7 +42,7 @@ class ModelHandler(ABC, Generic[ModelT]):
     """Whether the rows of a batch are padded to the heaviest of them; says something only beside `weigh`."""
 
     model_bytes: int | None = None
-    """How much memory the loaded model takes, where you know it; else it is measured where that matters."""
+    """How much memory the loaded model takes, where you know it: measured or not, it counts for no less."""
 
     @abstractmethod
     def load_model(self) -> ModelT:

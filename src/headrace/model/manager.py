@@ -77,10 +77,11 @@ class ModelManager:
     """
 
     def __init__(self, budget_bytes: int | None, *, sizes: dict[str, int] | None = None) -> None:
-        """`sizes` are those that are known; others are learnt. Without a budget nobody has to leave."""
+        """`sizes` are declared: models count for no less. Others are learnt. Without a budget nobody has to leave."""
         self._limited = budget_bytes is not None
         self._budget_bytes = UNLIMITED if budget_bytes is None else budget_bytes
-        self._sizes = dict(sizes or {})
+        self._declared = dict(sizes or {})
+        self._sizes = dict(self._declared)
         self._learnt: set[str] = set()
         self._present: dict[str, _Model] = {}
         self._expected: Counter[str] = Counter()
@@ -193,6 +194,7 @@ class ModelManager:
         Sizes grow with what models do; `exactly` lets them become smaller, as at the end of a load.
         """
         model = self._present[name]
+        nbytes = max(nbytes, self._declared.get(name, 0))
         if not (exactly or nbytes > model.nbytes):
             return ()
         model.nbytes = nbytes
