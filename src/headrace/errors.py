@@ -219,6 +219,16 @@ class RowTooLarge(MemoryError):  # noqa: N818 - reads as the fact it states
     """
 
 
+def first_line(error: BaseException) -> str:
+    r"""Return the kind of an error and the first line of its text; what frameworks add below is for their developers.
+
+    >>> first_line(OSError("no such layer: 'Gate'\n\nFull object config: ..."))
+    "OSError: no such layer: 'Gate'"
+    """
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return " did you mean 'x'?" for the nearest known word, or "".
 

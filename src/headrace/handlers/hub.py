@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ModelLoadError, suggestion
+from headrace.errors import ModelLoadError, first_line, suggestion
 from headrace.handlers.packages import require
 from headrace.model.files import file_name, is_local, local_folder, local_path
 
@@ -45,14 +45,25 @@ def is_hub_id(model: str | os.PathLike[str]) -> bool:
     return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
+def folder_here(model: str | os.PathLike[str]) -> Path | None:
+    """Return a model's folder, if it is on this machine; None for URLs and ids of the Hub.
+
+    >>> folder_here("./models/minilm"), folder_here("org/minilm"), folder_here("s3://bucket/minilm")
+    (PosixPath('models/minilm'), None, None)
+    """
+    return local_path(model) if is_local(model) and not is_hub_id(model) else None
+
+
 def model_name(model: str | os.PathLike[str], revision: str | None = None) -> str:
     """Return what a model is called: its folder's name, or its id on the Hub with the revision that was asked for.
 
     >>> model_name("s3://bucket/models/minilm/"), model_name("org/minilm", "v2")
     ('minilm', 'org/minilm@v2')
     """
+    if (folder := folder_here(model)) is not None:
+        return folder.resolve().name
     if not is_hub_id(model):
-        return Path(local_path(model)).resolve().name if is_local(model) else file_name(model)
+        return file_name(model)
     return os.fspath(model) if revision is None else f"{os.fspath(model)}@{revision}"
 
 
@@ -73,8 +84,8 @@ def check_model(
     """
     if is_hub_id(model):
         _check_id(os.fspath(model), revision, holds, handler_name)
-    elif is_local(model):
-        check_folder(local_path(model), holds, handler_name)
+    elif (folder := folder_here(model)) is not None:
+        check_folder(folder, holds, handler_name)
 
 
 def check_folder(folder: Path, holds: Sequence[str], handler_name: str) -> None:
@@ -113,8 +124,6 @@ def model_folder(
     if is_hub_id(model):
         with _ONE_AT_A_TIME:
             return _snapshot(os.fspath(model), revision, handler_name)
-    if is_local(model):
-        return local_path(model)
     return local_folder(model, cache_dir)
 
 
@@ -130,7 +139,7 @@ def model_files(
     Raises:
         ModelLoadError: the model cannot be had.
     """
-    if is_local(model) and not is_hub_id(model):
+    if folder_here(model) is not None:
         return (os.fspath(model),)  # as the user wrote it: where a model lies does not count
     return (str(model_folder(model, handler_name=handler_name, revision=revision, cache_dir=cache_dir)),)
 
@@ -242,7 +251,7 @@ def _told(error: Exception) -> str | None:
     if "OfflineModeIsEnabled" in kinds:
         return "HF_HUB_OFFLINE is set; unset it, or download the model where there is a network and name its folder"
     if "HFValidationError" in kinds:
-        return _first_line(error)
+        return first_line(error)
     if "GatedRepoError" in kinds:
         return "its owner gives it only to those who asked; ask on its page, and set HF_TOKEN"
     if "RepositoryNotFoundError" in kinds:
@@ -250,15 +259,10 @@ def _told(error: Exception) -> str | None:
     if "RevisionNotFoundError" in kinds:
         return "it has no such revision; check revision="
     if kinds & {"EntryNotFoundError", "HfHubHTTPError", "HTTPStatusError"} and "LocalEntryNotFoundError" not in kinds:
-        return f"the Hub answered: {_first_line(error)}"
+        return f"the Hub answered: {first_line(error)}"
     if kinds & {"TransportError", "LocalEntryNotFoundError", "ConnectionError", "Timeout", "TimeoutError"}:
         return (
-            f"it cannot be reached ({_first_line(error)}); check the network, or download the model elsewhere and name "
+            f"it cannot be reached ({first_line(error)}); check the network, or download the model elsewhere and name "
             "its folder"
         )
     return None
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

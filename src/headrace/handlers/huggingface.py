@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import PlanError, suggestion
-from headrace.handlers.hub import check_model, is_hub_id, model_files, model_folder, model_name
+from headrace.handlers.hub import check_model, folder_here, model_files, model_folder, model_name
 from headrace.handlers.huggingface_inputs import INPUT_FILES, Processing, by_hand, is_prepared
 from headrace.handlers.huggingface_pipeline import HuggingFacePipelineModelHandler as HuggingFacePipelineModelHandler
 from headrace.handlers.pretrained import (
@@ -26,7 +26,6 @@ from headrace.handlers.pretrained import (
 )
 from headrace.handlers.torch_devices import device_of, release_cache, settle, stream_of_thread, tensor_on
 from headrace.model.collation import Side, pad
-from headrace.model.files import is_local, local_path
 from headrace.model.handler import ModelHandler
 
 if TYPE_CHECKING:
@@ -142,8 +141,9 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
         check_model(self.model, handler_name=name, revision=self.revision)
         if self.tokenizer is not None:
             check_model(self.tokenizer, handler_name=name, holds=INPUT_FILES)
-        if is_local(self.model) and not is_hub_id(self.model) and not self.model_kwargs:
-            check_weights(local_path(self.model), handler_name=name)
+        folder = folder_here(self.model)
+        if folder is not None and not self.model_kwargs:
+            check_weights(folder, handler_name=name)
 
     def preload(self) -> None:
         """Import the framework."""
@@ -169,9 +169,8 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
     @property
     def weighs(self) -> bool:
         """Whether rows differ in length, as those of models with a vocabulary or for sounds do, and pictures do not."""
-        if not is_local(self.model) or is_hub_id(self.model):
-            return True
-        settings = read_settings(local_path(self.model))
+        folder = folder_here(self.model)
+        settings = {} if folder is None else read_settings(folder)
         return not settings or bool(_OF_SEQUENCES & set(settings))
 
     def weigh(self, batch: Any) -> Any:

@@ -30,6 +30,9 @@ at their first use, which leaves none for a second model.
 BACKENDS = ("tensorflow", "jax", "torch")
 """Of Keras, in the order in which they are looked for."""
 
+TORCHVISION = "install the torchvision that was built for this PyTorch, from the same index"
+"""What to do where it cannot be imported: Transformers and timm import it wherever it is installed."""
+
 
 def imported(name: str) -> Any:
     """Import a framework with its settings."""

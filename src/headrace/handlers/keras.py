@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.errors import ModelLoadError, PlanError
+from headrace.errors import ModelLoadError, PlanError, first_line
 from headrace.handlers.importing import BACKENDS, imported, imported_keras, usual_backend
 from headrace.handlers.packages import require
 from headrace.model.answers import as_numpy
@@ -208,7 +208,7 @@ class KerasModelHandler(ModelHandler[LoadedKeras]):
         except (ModelLoadError, MemoryError):
             raise
         except Exception as error:
-            raise ModelLoadError(f"cannot load the weights {self.weights_path}: {_first_line(error)}") from error
+            raise ModelLoadError(f"cannot load the weights {self.weights_path}: {first_line(error)}") from error
         return model
 
     def _load(self, keras: Any, path: Path, url: str, *, safe_mode: bool) -> Any:
@@ -219,7 +219,7 @@ class KerasModelHandler(ModelHandler[LoadedKeras]):
         except MemoryError:
             raise
         except Exception as error:
-            raise ModelLoadError(f"Keras cannot load {url}: {_first_line(error)}{_advice(error)}") from error
+            raise ModelLoadError(f"Keras cannot load {url}: {first_line(error)}{_advice(error)}") from error
 
     def __headrace_fingerprint__(self) -> Any:
         """Say what counts: a model in memory by its configuration and its weights."""
@@ -322,11 +322,6 @@ def _check_name(path: Path, url: str) -> None:
         raise ModelLoadError(
             f"{url} holds {kind}, and Keras takes it under the name *{_SUFFIXES[kind][0]} only; rename it"
         )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _advice(error: Exception) -> str:

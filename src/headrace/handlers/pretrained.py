@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, ModelLoadError, PlanError, suggestion
+from headrace.handlers.importing import TORCHVISION
 from headrace.handlers.packages import require
 from headrace.handlers.torch_devices import dtype_of
 
@@ -89,6 +90,8 @@ def loading(what: str, *, handler_name: str) -> Iterator[None]:
             )
         else:
             told = _line(error) if error.__cause__ is None else f"{_line(error)} ({_line(error.__cause__)})"
+            if "torchvision" in told:
+                told += f"; {TORCHVISION}"
         raise ModelLoadError(f"{handler_name}: cannot load {what}: {told}") from error
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.errors import ModelLoadError, PlanError, RowError, suggestion
 from headrace.handlers.hub import model_folder
-from headrace.handlers.pretrained import load_tokenizer, quieten, read_settings
+from headrace.handlers.pretrained import load_tokenizer, loading, quieten, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,8 @@ class SentenceTokens:
         if settings is None:
             return
         # First what loads the model: two threads that import one library from two ends can get it half made.
-        importlib.import_module("sentence_transformers")
+        with loading("sentence-transformers", handler_name=self.handler_name):
+            importlib.import_module("sentence_transformers")
         quieten()
         tokenizer = load_tokenizer(
             _first_folder(folder),

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import ModelLoadError, PlanError
-from headrace.handlers.hub import check_model, is_hub_id, model_files, model_folder, model_name
+from headrace.handlers.hub import check_model, folder_here, is_hub_id, model_files, model_folder, model_name
 from headrace.handlers.packages import require
 from headrace.handlers.pretrained import check_at_least_one, loading, quieten
 from headrace.handlers.sentence_tokens import MASK, TOKENS, SentenceTokens, has_scores, prompt_of, texts_of
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensors_on
 from headrace.model.collation import pad
-from headrace.model.files import is_local, local_path
 from headrace.model.handler import ModelHandler
 
 if TYPE_CHECKING:
@@ -108,8 +107,8 @@ class SentenceTransformerModelHandler(ModelHandler[Any]):
         for setting in ("truncate_dim", "max_seq_length"):
             check_at_least_one(getattr(self, setting), setting, handler_name=_NAME)
         check_model(self.model, handler_name=_NAME, revision=self.revision, holds=("modules.json", "config.json"))
-        if is_local(self.model) and not is_hub_id(self.model):
-            prompt_of(local_path(self.model), self.prompt, self.prompt_name)
+        if (folder := folder_here(self.model)) is not None:
+            prompt_of(folder, self.prompt, self.prompt_name)
 
     def preload(self) -> None:
         """Import the framework."""
@@ -121,7 +120,8 @@ class SentenceTransformerModelHandler(ModelHandler[Any]):
 
     def load_model(self) -> Any:
         self.check()
-        import sentence_transformers
+        with loading("sentence-transformers", handler_name=_NAME):
+            import sentence_transformers
 
         quieten()
         kind = sentence_transformers.CrossEncoder if self._pairs else sentence_transformers.SentenceTransformer

@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError, ModelLoadError, PlanError, RowError, suggestion
 from headrace.handlers.hub import check_model, model_folder, model_name
+from headrace.handlers.importing import TORCHVISION
 from headrace.handlers.packages import require
 from headrace.handlers.pictures import to_picture
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
@@ -314,8 +315,8 @@ def _imported() -> Any:
             importlib.import_module("timm.data")
     except (ImportError, RuntimeError, OSError) as error:
         raise ModelLoadError(
-            f"{_NAME}: timm cannot be imported ({type(error).__name__}: {error}); if torchvision is to blame, install "
-            "the one that was built for this PyTorch, from the same index"
+            f"{_NAME}: timm cannot be imported ({type(error).__name__}: {error}); if torchvision is to blame, "
+            f"{TORCHVISION}"
         ) from error
     return timm
 
