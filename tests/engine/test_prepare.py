@@ -77,6 +77,15 @@ def test_answers_are_the_rows_own_and_failures_hold_the_row_as_it_was_given(tmp_
     assert "read 200 = written 120 + failed 80 + filtered 0" in str(result.report())
 
 
+@pytest.mark.parametrize("bad", ["", "poison"])
+@pytest.mark.parametrize("good", [0, 3])
+def test_whole_blocks_of_rows_that_cannot_be_prepared_become_nulls(bad: str, good: int, tmp_path) -> None:
+    rows = [{"text": bad}] * 40 + [{"text": "de"}] * good
+    hr.from_items(rows).run_inference(Coded(), inputs="text").write_json(tmp_path / "out").run(on_error="null")
+    written = [json.loads(line) for path in sorted((tmp_path / "out").glob("*.jsonl")) for line in path.open()]
+    assert [row["prediction"] for row in written] == [None] * 40 + [answer("de")] * good
+
+
 def test_null_keeps_rows_that_cannot_be_prepared_and_counts_each_once(tmp_path) -> None:
     ds = hr.from_items(ROWS).run_inference(Coded(), inputs="text", model_id_column=None)
     result = ds.write_json(tmp_path / "out").run(on_error="null")

@@ -60,7 +60,8 @@ class Scales:
         if ready is None:
             return self._asked(batch)
         weights = np.zeros(batch.num_rows)
-        weights[ready] = self._asked(batch.take(array_of_numbers(ready)))
+        if len(ready):
+            weights[ready] = self._asked(batch.take(array_of_numbers(ready)))
         return weights
 
     def _asked(self, batch: pa.RecordBatch) -> NDArray[np.float64]:
