@@ -21,6 +21,7 @@ from headrace.model.handler import ModelHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -38,6 +39,8 @@ class LoadedTask:
     task: Any
     preprocessor: Any
     answer: Callable[[Any], Any]
+    kind: str
+    """Which of the tasks it is."""
     compiled: bool
     """Whether each shape of a batch is compiled anew."""
     generating: threading.Lock = field(default_factory=threading.Lock)
@@ -115,9 +118,10 @@ class KerasHubModelHandler(ModelHandler[LoadedTask]):
         self.check()
         keras, keras_hub = self._keras_hub()
         options = {} if self.dtype is None else {"dtype": self.dtype}
+        kind = self._kind()
         try:
-            task = self._class(keras_hub).from_preset(str(self._folder()), **options)
-            if self._kind() == "causal_lm":
+            task = getattr(keras_hub.models, _CLASSES[kind]).from_preset(str(self._folder()), **options)
+            if kind == "causal_lm":
                 task.compile(optimizer=None, loss=None, weighted_metrics=None, sampler=self.sampler)
         except (ModelLoadError, MemoryError):
             raise
@@ -125,11 +129,12 @@ class KerasHubModelHandler(ModelHandler[LoadedTask]):
             raise ModelLoadError(f"KerasHub cannot load {self.path}: {type(error).__name__}: {error}") from error
         preprocessor, task.preprocessor = task.preprocessor, None
         backend = keras.config.backend()
-        return LoadedTask(task, preprocessor, answering(task, backend, jit_compile=False), compiled=backend != "torch")
+        answer = answering(task, backend, jit_compile=False)
+        return LoadedTask(task, preprocessor, answer, kind, compiled=backend != "torch")
 
     def run_inference(self, batch: Any, model: LoadedTask) -> Any:  # type: ignore[override]
         tokens = batch if isinstance(batch, Mapping) else self.tokens(batch, model.preprocessor)
-        run = self._generated if self._kind() == "causal_lm" else _scores
+        run = self._generated if model.kind == "causal_lm" else _scores
         return run_in_buckets(lambda part: run(part, model), tokens, self.pad_to if model.compiled else None)
 
     def tokens(self, texts: Any, preprocessor: Any) -> dict[str, NDArray[Any]]:
@@ -144,7 +149,7 @@ class KerasHubModelHandler(ModelHandler[LoadedTask]):
                 raise PlanError('KerasHubModelHandler takes texts, not rows: name their column with inputs="text"')
             if not isinstance(text, str):
                 raise ValueError(f"KerasHubModelHandler takes texts, and was given {type(text).__name__}")
-        if self._kind() == "causal_lm":
+        if hasattr(preprocessor, "generate_preprocess"):  # those of language models have it
             made = preprocessor.generate_preprocess(list(texts), sequence_length=self.max_length)
         else:
             made = preprocessor(list(texts))
@@ -171,7 +176,7 @@ class KerasHubModelHandler(ModelHandler[LoadedTask]):
         keras = imported_keras(self.backend, needed_by="KerasHubModelHandler")
         return keras, importlib.import_module("keras_hub")
 
-    def _folder(self) -> Any:
+    def _folder(self) -> Path:
         return local_copy(self.path, self.cache_dir)
 
     def _kind(self) -> str:
@@ -190,9 +195,6 @@ class KerasHubModelHandler(ModelHandler[LoadedTask]):
         raise ModelLoadError(
             f"{self.path} holds a {name}, which KerasHubModelHandler does not run; load it in a handler of your own"
         )
-
-    def _class(self, keras_hub: Any) -> Any:
-        return getattr(keras_hub.models, _CLASSES[self._kind()])
 
 
 class Tokenizing:
