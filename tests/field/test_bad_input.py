@@ -260,7 +260,7 @@ def test_files_may_not_grow_so_large(format: str) -> None:
     ended = end_of(process)
     assert ended.code == 1
     last = ended.err.splitlines()[-1]
-    assert re.search(r"SinkError: cannot write \S*/out/", last), last
+    assert re.search(r"SinkError: cannot write (\S*/)?out/", last), last
     assert "ulimit -f" in last
     assert not Path("out").exists() or rows_in() == []
     assert run("script.py", format, "out", "4000").code == 0

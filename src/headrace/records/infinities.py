@@ -1,4 +1,4 @@
-"""Infinite numbers in columns, which may be what became of numbers too large for their type."""
+"""Infinite numbers: in columns, where they may be what became of numbers too large for their type, and in JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import pyarrow as pa
 
 from headrace.records.lists import is_any_list
 from headrace.records.plain import numbers_of
+
+INFINITY = "1e999"
+"""JSON has no word for infinity, but a number larger than any float is one to those who read floats."""
 
 
 def has_infinities(column: pa.Array | pa.ChunkedArray) -> bool:

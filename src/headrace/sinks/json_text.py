@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.records.columns import from_column
+from headrace.records.infinities import INFINITY
 from headrace.records.lists import is_any_list, items_of
 from headrace.records.tensors import ObjectType, TensorType
 from headrace.records.types import is_bytes, is_text
 from headrace.sinks.columns import storable_array
-from headrace.sinks.json_value import INFINITY, text_of
+from headrace.sinks.json_value import text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

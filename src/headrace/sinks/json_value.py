@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-INFINITY = "1e999"
-"""JSON has no word for infinity, but a number larger than any float is one to those who read floats."""
+from headrace.records.infinities import INFINITY
 
 
 class NoJsonError(Exception):

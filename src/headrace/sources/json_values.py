@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.records.infinities import INFINITY
 from headrace.records.lists import is_any_list
 from headrace.records.types import TypeQuarrelError, is_bytes, is_text, types_within, unify_types
 
@@ -217,7 +218,8 @@ def _fitted_float(value: float, to: pa.DataType) -> float:
     except OverflowError as error:
         raise MisfitError(value) from error
     if math.isinf(number):
-        overflown = isinstance(value, WrittenFloat)  # what is written as Infinity is none
+        # What is written as Infinity is none, nor is what our own files have for it.
+        overflown = isinstance(value, WrittenFloat) and value.text.removeprefix("-") != INFINITY
     else:
         overflown = to.bit_width < 64 and math.isinf(pa.scalar(number, to).as_py())
     if overflown:
