@@ -29,6 +29,7 @@ class NoHandler:
     pass
 
 ready = Upper("!")
+keyed = hr.KeyedModelHandler({"good": Upper("!"), "bad": Upper("?")}, key="text")
 
 def clean(row): return {**row, "text": row["text"].strip()}
 def long_enough(row): return len(row["text"]) > 1

@@ -70,6 +70,18 @@ def test_a_retry_reaches_the_step_as_it_is_written() -> None:
     )
 
 
+def test_models_that_take_turns_have_a_budget() -> None:
+    for written, made in (
+        ("2GB", hr.MemoryBudget(cpu="2GB")),
+        ("auto", hr.MemoryBudget()),
+        ("1000", hr.MemoryBudget(cpu=1000)),
+    ):
+        (job,) = jobs(f"[{{infer: {{handler: 'steps:keyed', memory_budget: {written}}}}}]")
+        assert job.node.upstream.memory_budget == made
+    with pytest.raises(hr.errors.PlanError, match="KeyedModelHandler"):
+        jobs("[{infer: {handler: 'steps:Upper', memory_budget: 2GB}}]")
+
+
 def test_a_cache_is_a_folder_or_has_bytes_too() -> None:
     for cache, made in (
         ("kept", hr.PredictionCache("kept")),

@@ -165,6 +165,9 @@ class InferStep(SpecModel):
     min_ram: str | None = None
     durability: Literal["range", "row"] | None = None
     cache: Cache | None = None
+    memory_budget: Literal["auto"] | Bytes | None = Field(
+        None, description="auto, bytes, or text such as 2GB: of models that a KeyedModelHandler routes rows to"
+    )
     on_error: OnError | None = None
     retry: RetrySpec | None = None
     timeout_secs: AboveZero | None = None
