@@ -166,6 +166,9 @@ USELESS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "always two": lambda batch: ["x", "y"],
     "always three": lambda batch: ["x", "y", "z"],
     "a dict of different lengths": lambda batch: {"a": [1] * len(batch), "b": [1] * (len(batch) + 1)},
+    "one answer for all": lambda batch: [sum(row["id"] for row in batch)],
+    "one value for all": lambda batch: sum(row["id"] for row in batch),
+    "one text for all": lambda batch: "".join(row["text"] for row in batch),
     "the whole batch more": lambda batch: [row["text"] for row in batch] * 2,
 }
 
@@ -182,12 +185,14 @@ def test_answers_that_are_not_one_a_row_are_never_paired(useless: str, rows: int
     assert not list(Path("out").glob("part-*"))
 
 
-def test_rows_of_a_bare_value_are_asked_for_alone() -> None:
-    ds = hr.from_items(ITEMS[:5]).run_inference(
-        Answering(lambda batch: "".join(r["text"] for r in batch)), batch_size=5
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_last_batch_of_one_row_is_not_answered_by_a_sum(isolation: Any) -> None:
+    ds = hr.from_items(ITEMS).run_inference(
+        Answering(lambda batch: [sum(row["id"] for row in batch)]), batch_size=4, isolation=isolation
     )
-    ds.write_json("out").run(on_error="dead_letter")
-    assert [row["prediction"] for row in rows_in()] == ["a", "b", "c", "d", "e"]
+    with pytest.raises(TooManyFailuresError, match="does not answer row by row"):
+        ds.write_json("out").run(on_error="dead_letter")
+    assert not list(Path("out").glob("part-*"))
 
 
 def test_a_key_that_some_answers_lack_fails_those_rows() -> None:

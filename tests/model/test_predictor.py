@@ -189,12 +189,77 @@ def test_a_number_of_answers_that_does_not_depend_on_the_rows_is_never_right_by_
     assert predictor.succeeded == 0
 
 
-def test_rows_that_are_answered_alone_are_sound_also_where_the_numbers_do_not_add_up() -> None:
-    predictor, handler = make(lambda ids: sorted({i % 2 for i in ids}))  # equal answers are given once
-    prediction = predictor.predict(ids(6))
-    assert prediction.columns["prediction"].to_pylist() == [0, 1, 0, 1, 0, 1]
-    assert (predictor.succeeded, predictor.failed) == (6, 0)
-    assert {0, 1, 2, 3, 4, 5} == {i for call in handler.calls if len(call) == 1 for i in call}
+TOGETHER: dict[str, Callable[[list[int]], Any]] = {
+    "a sum in a list": lambda ids: [sum(ids)],
+    "a bare sum": sum,
+    "an array of one sum": lambda ids: np.sum(np.array(ids, dtype=float), keepdims=True),
+    "equal answers once": lambda ids: sorted({i % 2 for i in ids}),
+    "a text": lambda ids: ",".join(map(str, ids)),
+}
+
+
+@pytest.mark.parametrize("together", TOGETHER)
+@pytest.mark.parametrize("rows", [3, 6, 7])
+def test_a_handler_that_answers_rows_together_is_not_saved_by_batches_of_one(together: str, rows: int) -> None:
+    predictor, _ = make(TOGETHER[together])
+    prediction = predictor.predict(ids(rows))
+    assert sorted(prediction.errors) == list(range(rows))
+    assert (predictor.succeeded, predictor.failed) == (0, rows)
+    for error in prediction.errors.values():
+        assert isinstance(error, AnswerError)
+        assert f"for {rows} rows" in str(error)
+        assert "does not answer row by row" in str(error)
+
+
+@pytest.mark.parametrize("together", TOGETHER)
+def test_what_it_answers_to_a_row_alone_is_not_taken_later(together: str) -> None:
+    predictor, _ = make(TOGETHER[together])
+    predictor.predict(ids(6))
+    (error,) = predictor.predict(ids(1, 6)).errors.values()
+    assert "an answer to this row alone is not taken" in str(error)
+
+
+def test_nor_is_what_it_had_answered_in_the_same_batch_before_it_was_known() -> None:
+    def answer(ids: list[int]) -> list[int]:
+        if 0 in ids:
+            raise ValueError("poison")
+        return [sum(ids)]
+
+    predictor, _ = make(answer)
+    errors = predictor.predict(ids(4)).errors
+    assert isinstance(errors[0], ValueError)
+    assert [type(errors[row]) for row in (1, 2, 3)] == [AnswerError] * 3
+    assert (predictor.succeeded, predictor.failed) == (0, 4)
+
+
+def test_under_fail_the_run_ends_with_the_numbers_of_rows_and_answers() -> None:
+    predictor, _ = make(lambda ids: [sum(ids)], "fail")
+    with pytest.raises(StageError, match=r"handler Recorder answered once for 2 rows.*does not answer row by row"):
+        predictor.predict(ids(2))
+
+
+def test_a_whim_is_asked_once_more_and_costs_no_row() -> None:
+    calls: list[int] = []
+
+    def answer(ids: list[int]) -> list[int]:
+        calls.append(len(ids))
+        return [i * 10 for i in ids][: -1 if len(calls) == 1 else None]
+
+    predictor, _ = make(answer)
+    prediction = predictor.predict(ids(8))
+    assert prediction.columns["prediction"].to_pylist() == [i * 10 for i in range(8)]
+    assert (predictor.succeeded, predictor.failed) == (8, 0)
+    assert len(calls) <= 7
+
+
+@pytest.mark.parametrize("spoilt", [None, [], [0], [1, 2, 3]])
+@pytest.mark.parametrize("bad", range(8))
+def test_one_row_that_spoils_the_answers_of_its_batch_fails_alone(bad: int, spoilt: Any) -> None:
+    predictor, _ = make(lambda ids: (spoilt if len(ids) > 1 else None) if bad in ids else [i * 10 for i in ids])
+    prediction = predictor.predict(ids(8))
+    assert set(prediction.errors) == {bad}
+    assert prediction.columns["prediction"].to_pylist() == [i * 10 for i in range(8) if i != bad]
+    assert predictor.predict(ids(1, 8)).rows == 1, "answers to rows alone are still taken"
 
 
 def test_a_squeezed_batch_of_one_is_known_by_the_batches_before() -> None:

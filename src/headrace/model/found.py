@@ -70,6 +70,11 @@ class Found:
         self.raised += 1
         self.refused += not isinstance(error, AnswerError)
 
+    @property
+    def answered_alone(self) -> bool:
+        """Whether an answer to a row that was asked alone is among what was found."""
+        return any(count == 1 and answers is not None and not answers.failures for _, count, answers in self.parts)
+
     def withdraw(self, mark: int) -> list[tuple[int, int, Answers | None]]:
         """Take out the parts found since there were `mark` of them."""
         parts = self.parts[mark:]

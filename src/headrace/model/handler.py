@@ -25,8 +25,9 @@ class ModelHandler(ABC, Generic[ModelT]):
     Answers are paired with rows **by position**: return exactly one a row, in the order of the batch. A list, a numpy
     array, a torch tensor or an Arrow array whose first dimension is the rows will do, or a dict of such arrays (a tuple
     of arrays is refused: it may mean either). To fail one row, put `headrace.RowError("why")` in its place. The count
-    is checked, and a batch with the wrong number of answers is tried again in halves; a batch in which one row got two
-    answers and another none has the right count, and nothing can notice it.
+    is checked, and a batch with the wrong number of answers is tried again in halves until the rows to blame stand
+    alone; if none is to blame (a sum over the batch looks like an answer where a batch is one row), all its rows fail.
+    A batch in which one row got two answers and another none has the right count, and nothing can notice it.
 
     The number of rows in a batch changes nothing. What a model squeezes for a batch of one is that row's answer: a bare
     number always, an array if batches of several rows came before and tell the shape.

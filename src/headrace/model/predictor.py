@@ -8,24 +8,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import AnswerError, HeadraceError, ModelLoadError, RowError, RowTooLarge, StageError
+from headrace.errors import HeadraceError, ModelLoadError, RowError, RowTooLarge
 from headrace.metrics.quantities import amount
 from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import Answers, pair
-from headrace.model.attempts import Attempts, attempts_behind
+from headrace.model.attempts import Attempts
 from headrace.model.calls import resting
 from headrace.model.exhaustion import is_out_of_memory, release_memory
-from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
 from headrace.model.latency import Latencies
 from headrace.model.loading import import_framework, without_gc
 from headrace.model.preparing import model_inputs, ready_rows
+from headrace.model.search import Search
 from headrace.model.splitting import Splitting
+from headrace.model.tally import Tally
 from headrace.plan.retry import Retry
 from headrace.records.failure import told
 from headrace.records.first_rows import FirstRows
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.model.calls import Calls
-    from headrace.model.found import Prediction
+    from headrace.model.found import Found, Prediction
     from headrace.model.inputs import Inputs
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
@@ -48,8 +50,7 @@ class Predictor:
 
     A batch that fails (at all attempts that `spec.retry` gives it), or is answered the wrong number of times, is halved
     until the rows to blame stand alone; no part that was answered is run again. `on_error` says what becomes of them:
-    "fail" raises at the first one, "dead_letter" takes them out, "null" lets them go on with nulls. If wrong numbers of
-    answers do not add up, rows are asked alone.
+    "fail" raises at the first one, "dead_letter" takes them out, "null" lets them go on with nulls.
 
     >>> from headrace.model.handler import ModelHandler
     >>> from headrace.plan.nodes import InferenceSpec
@@ -82,9 +83,9 @@ class Predictor:
         self._loading = threading.Lock()
         self._loaded = False
         self._counting = threading.Lock()
-        self._loads = self._calls = self._batches = self._rows = self._failed = self._succeeded = 0
+        self._loads = self._calls = self._batches = self._rows = 0
         self._out_of_memory = 0
-        self._first_rows = first_rows or FirstRows()
+        self._tally = Tally(stage, on_error, first_rows or FirstRows())
         self._load_secs = 0.0
         self._sizes: Counter[int] = Counter()
         self._latencies = Latencies()
@@ -147,9 +148,7 @@ class Predictor:
             self._rows += rows
             self._sizes[1 << (rows.bit_length() - 1)] += 1
             at_once = self._splitting.rows_at_once(rows)
-        found = Found()
-        for first in range(0, rows, at_once):
-            self._search(batch, first, min(at_once, rows - first), found)
+        found = self._found(batch, at_once)
         with self._counting:
             self._splitting.observe(rows, failed=found.refused)
         return found.prediction(self._output_names, rows, self.model_id, nulls=self._on_error == "null")
@@ -169,12 +168,12 @@ class Predictor:
     @property
     def failed(self) -> int:
         """Rows that failed so far."""
-        return self._failed
+        return self._tally.failed
 
     @property
     def succeeded(self) -> int:
         """Rows that were answered so far."""
-        return self._succeeded
+        return self._tally.succeeded
 
     def statistics(self) -> ModelStatistics:
         """Return what the model did so far; `target_batch_rows` is the batcher's to say."""
@@ -198,90 +197,17 @@ class Predictor:
         output = self._spec.output
         return (output,) if isinstance(output, str) else tuple(output.values())
 
-    def _search(
-        self,
-        batch: pa.RecordBatch,
-        first: int,
-        count: int,
-        found: Found,
-        *,
-        part: bool = False,
-        known_bad: bool = False,
-        whole: int | None = None,
-    ) -> int | None:
-        """Answer rows `first…` of the batch, in halves where they fail together.
-
-        A `part` of a batch that failed is asked once, unless it is one row: a row fails only after all its attempts.
-        `known_bad` spares the call for several rows of which one is known to fail; `whole` is the number of answers
-        that this call would give, as far as earlier ones tell. Returns the number of answers, None where a call raised.
-        """
-        too_large = False
-        if count == 1 or not known_bad:
-            try:
-                answers = self._ask(batch, first, count, again=count == 1 or not part)
-            except AnswerError as error:
-                failure: Exception = error
-                whole = error.count
-            except RowTooLarge as error:
-                failure, whole, too_large = error, None, True
-                found.exhausted.append((first, count))
-            except HeadraceError:
-                raise
-            except Exception as error:
-                failure = error
-                whole = None
-            else:
-                self._take(batch, first, count, answers, found)
-                return count
-            if count == 1:
-                found.failed(first, failure, attempts_behind(failure, self._attempts))
-                self._settle({first: failure}, 1)
-                return whole
-        # If the first half is sound, what made the whole fail is in the second, unless it was their number.
-        half = count // 2
-        before, mark = found.raised, len(found.parts)
-        left = self._search(batch, first, half, found, part=True)
-        sound = found.raised == before and not too_large
-        rest = None if whole is None or left is None else whole - left
-        right = self._search(batch, first + half, count - half, found, part=True, known_bad=sound, whole=rest)
-        total = None if left is None or right is None else left + right
-        if whole is not None and total is not None and total != whole:
-            self._ask_alone(batch, mark, found)
-        return total
-
-    def _take(self, batch: pa.RecordBatch, first: int, count: int, answers: Answers, found: Found) -> None:
-        """Take answers in; rows in whose place an error stands that is worth another attempt are asked again alone."""
-        done = 0
-        for row, error in answers.failures.items():
-            if count > 1 and self._attempts.worthwhile(error):
-                self._take_part(first + done, row - done, answers.part(done, row), found)
-                self._search(batch, first + row, 1, found)
-                done = row + 1
-        self._take_part(first + done, count - done, answers.part(done, count) if done else answers, found)
-
-    def _take_part(self, first: int, count: int, answers: Answers, found: Found) -> None:
-        if count:
-            found.answered(first, count, answers)
-            self._settle({first + row: error for row, error in answers.failures.items()}, count)
-
-    def _ask_alone(self, batch: pa.RecordBatch, mark: int, found: Found) -> None:
-        """Ask again, row by row, where the answers to the parts do not add up to those to the whole.
-
-        Such a handler's number of answers says nothing about its rows, so that a part may have the right one by chance.
-        """
-        for first, count, answers in found.withdraw(mark):
-            if count == 1:
-                found.parts.append((first, count, answers))
-                continue
-            assert answers is not None
-            with self._counting:
-                self._failed -= len(answers.failures)
-                for error in answers.failures.values():
-                    self._first_rows.withdraw(error)
-                self._succeeded -= count - len(answers.failures)
-            for row in range(first, first + count):
-                found.errors.pop(row, None)
-                self._search(batch, row, 1, found)
+    def _found(self, batch: pa.RecordBatch, at_once: int) -> Found:
+        """Search through the batch; once more where what was taken by then turns out not to be trusted."""
+        search = Search(partial(self._ask, batch), self._attempts, self._tally)
+        trusting = self._tally.distrust is None
+        while True:
+            for first in range(0, batch.num_rows, at_once):
+                search.span(first, min(at_once, batch.num_rows - first))
+            if not (trusting and self._tally.distrust is not None and search.found.answered_alone):
+                return search.found
+            search.start_anew()
+            trusting = False
 
     def _ask(self, batch: pa.RecordBatch, first: int, count: int, *, again: bool) -> Answers:
         """Make the call for some rows, noted for whoever watches, and `again` where it fails and that is wanted."""
@@ -350,26 +276,6 @@ class Predictor:
         if batch.num_rows > 1:
             self._answer_shapes = answers.shapes
         return answers
-
-    def _settle(self, failures: Mapping[int, Exception], rows: int) -> None:
-        """Count how `rows` rows ended, and stop where failures are not to be borne."""
-        with self._counting:
-            self._failed += len(failures)
-            self._succeeded += rows - len(failures)
-            for error in failures.values():
-                self._first_rows.failed(error)
-            hopeless = self._first_rows.hopeless(succeeded=self._succeeded)
-        if not failures:
-            return
-        row, error = next(iter(failures.items()))
-        if self._on_error == "fail":
-            stop = StageError(
-                f'stage {self._stage!r} failed on a row: {told(error)}; on_error="dead_letter" sets such rows aside'
-            )
-            stop.row = row
-            raise stop from error
-        if hopeless:
-            raise self._first_rows.stop(self._stage) from error
 
 
 def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:
