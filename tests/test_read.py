@@ -137,7 +137,7 @@ def test_arrow_and_pandas() -> None:
 def test_range() -> None:
     assert hr.range(3).take(5) == [{"id": 0}, {"id": 1}, {"id": 2}]
     assert hr.range(0).count() == 0
-    with pytest.raises(PlanError, match="cannot be negative"):
+    with pytest.raises(PlanError, match="range is -1; it is a whole number of rows, at least 0"):
         hr.range(-1)
 
 

@@ -18,6 +18,7 @@ from headrace.dataset import Dataset
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError
 from headrace.plan.nodes import MapBatches, Read
+from headrace.plan.numbers import whole_number
 from headrace.plan.steps import Step
 from headrace.sources.agreement import parse_dtypes
 from headrace.sources.assembly import Added
@@ -267,8 +268,7 @@ def range(n: int) -> Dataset:
     """Make a dataset of the numbers 0 … n-1 in the column `id`, made as they are read."""
     from headrace.sources.numbers import NumberSource
 
-    if n < 0:
-        raise PlanError(f"range({n}): the number of rows cannot be negative")
+    n = whole_number("range", n, least=0)
     return _dataset("range", NumberSource(stop=int(n)))
 
 

@@ -49,15 +49,15 @@ class Crashing(Upper):
         ({"output": "model_id"}, "would write column 'model_id' twice"),
         ({"output": {"a": "x", "b": "x"}}, "would write column 'x' twice"),
         ({"inference_args": {"top_k": 3}}, r"inference_args \(top_k\), but Upper.run_inference takes none"),
-        ({"limits": BatchLimits(min_batch_size=0)}, "min_batch_size=0 must be a whole number of at least 1"),
-        ({"limits": BatchLimits(max_batch_size=0)}, "max_batch_size=0 must be"),
-        ({"limits": BatchLimits(max_batch_size=2.5)}, "max_batch_size=2.5 must be"),  # type: ignore[arg-type]
+        ({"limits": BatchLimits(min_batch_size=0)}, "min_batch_size is 0; it is a whole number of rows, at least 1"),
+        ({"limits": BatchLimits(max_batch_size=0)}, "max_batch_size is 0"),
+        ({"limits": BatchLimits(max_batch_size=2.5)}, "max_batch_size is 2.5"),  # type: ignore[arg-type]
         (
             {"limits": BatchLimits(min_batch_size=9, max_batch_size=8)},
             "min_batch_size=9 is larger than max_batch_size=8",
         ),
-        ({"limits": BatchLimits(max_batch_duration_secs=-1)}, "max_batch_duration_secs=-1 must be"),
-        ({"limits": BatchLimits(max_batch_duration_secs=float("nan"))}, "max_batch_duration_secs=nan must be"),
+        ({"limits": BatchLimits(max_batch_duration_secs=-1)}, "max_batch_duration_secs is -1"),
+        ({"limits": BatchLimits(max_batch_duration_secs=float("nan"))}, "max_batch_duration_secs is nan"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(spec: dict[str, Any], words: str) -> None:

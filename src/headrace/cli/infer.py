@@ -124,7 +124,7 @@ class Request:
     "--min-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Fewest rows a batch, where there are as many."
 )
 @click.option("--max-batch-size", type=ONE_OR_MORE, metavar="ROWS", help="Most rows a batch.")
-@click.option("--max-batch-weight", type=click.FloatRange(min=0), metavar="WEIGHT",
+@click.option("--max-batch-weight", type=click.FloatRange(min=0, min_open=True), metavar="WEIGHT",
               help="Most weight a batch: rows × the longest, or the sum of weights.")  # fmt: skip
 @click.option("--length-column", metavar="COLUMN",
               help="Put rows together that are of like length in COLUMN, for models that pad.")  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.errors import PlanError
 from headrace.plan.nodes import BatchLimits
+from headrace.plan.numbers import number, whole_number
 from headrace.records.private import WEIGHT
 
 
@@ -29,12 +30,12 @@ def batch_limits(
     weight = _weight_of(length_fn, weight_fn)
     return BatchLimits(
         **_sizes(batch_size, min_batch_size, max_batch_size),
-        max_batch_duration_secs=_at_least(0, "max_batch_duration_secs", max_batch_duration_secs),
-        max_batch_weight=_at_least(0, "max_batch_weight", max_batch_weight),
+        max_batch_duration_secs=number("max_batch_duration_secs", max_batch_duration_secs, optional=True),
+        max_batch_weight=number("max_batch_weight", max_batch_weight, what="weight", above=0, optional=True),
         weight_column=WEIGHT if callable(weight) else weight,
         padded=length_fn is not None,
-        sort_window_rows=_at_least(1, "sort_window_rows", sort_window_rows),
-        target_latency_secs=_at_least(0, "target_latency_secs", target_latency_secs),
+        sort_window_rows=whole_number("sort_window_rows", sort_window_rows),
+        target_latency_secs=number("target_latency_secs", target_latency_secs, above=0, optional=True),
     )
 
 
@@ -51,10 +52,9 @@ def _weight_of(length_fn: Any, weight_fn: Any) -> Any:
 
 
 def _sizes(batch_size: int | None, min_batch_size: int | None, max_batch_size: int | None) -> dict[str, Any]:
-    given = {"batch_size": batch_size, "min_batch_size": min_batch_size, "max_batch_size": max_batch_size}
-    for key, value in given.items():
-        if value is not None and value < 1:
-            raise PlanError(f"{key} is {value}; it is a number of rows, at least 1")
+    batch_size = whole_number("batch_size", batch_size, optional=True)
+    min_batch_size = whole_number("min_batch_size", min_batch_size, optional=True)
+    max_batch_size = whole_number("max_batch_size", max_batch_size, optional=True)
     if batch_size is not None:
         if min_batch_size is not None or max_batch_size is not None:
             raise PlanError("batch_size fixes the size; leave min_batch_size and max_batch_size out, or batch_size")
@@ -62,9 +62,3 @@ def _sizes(batch_size: int | None, min_batch_size: int | None, max_batch_size: i
     if min_batch_size is not None and max_batch_size is not None and min_batch_size > max_batch_size:
         raise PlanError(f"min_batch_size {min_batch_size} is more than max_batch_size {max_batch_size}")
     return {"min_batch_size": min_batch_size or 1, "max_batch_size": max_batch_size}
-
-
-def _at_least(lowest: int, key: str, value: Any) -> Any:
-    if value is not None and not (isinstance(value, (int, float)) and value >= lowest):
-        raise PlanError(f"{key} is {value!r}; it is a number{' of seconds' * key.endswith('_secs')}, at least {lowest}")
-    return value

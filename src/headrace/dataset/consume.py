@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from headrace.dataset.iteration import Iteration
 from headrace.dataset.job import explained
-from headrace.dataset.transforms import Transforms, checked_rows
-from headrace.errors import PlanError, RunError
+from headrace.dataset.transforms import Transforms
+from headrace.errors import RunError
 from headrace.plan.graph import Plan
 from headrace.plan.nodes import Collect, Limit
+from headrace.plan.numbers import whole_number
 from headrace.plan.schemas import columns_after
 from headrace.records.columns import joined, to_rows
 from headrace.records.types import TypeQuarrelError, conform, unify_schemas
@@ -34,7 +35,7 @@ class Consumption(Transforms):
         >>> hr.from_items([{"a": 1}, {"a": 2}, {"a": 3}]).take(2)
         [{'a': 1}, {'a': 2}]
         """
-        limited = Limit(name="take", upstream=self.node, rows=checked_rows(limit, "take"))
+        limited = Limit(name="take", upstream=self.node, rows=whole_number("take", limit, least=0))
         return [row for batch in self._batches(limited) for row in to_rows(batch)]
 
     def count(self) -> int:
@@ -69,8 +70,7 @@ class Consumption(Transforms):
         >>> [len(b["id"]) for b in hr.range(5).iter_batches(batch_size=2)]
         [2, 2, 1]
         """
-        if batch_size is not None and batch_size < 1:
-            raise PlanError(f"batch_size is {batch_size}; it is a number of rows, at least 1")
+        batch_size = whole_number("batch_size", batch_size, optional=True)
         return Iteration(self._collect(), partial(_user_batches, size=batch_size, form=batch_format), state=state)
 
     def to_arrow(self) -> pa.Table:

@@ -10,6 +10,7 @@ from headrace.dataset.job import Job
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError
 from headrace.plan.nodes import Write
+from headrace.plan.numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,17 +120,14 @@ class Dataset(Consumption):
             raise PlanError(f"if_exists is {if_exists!r}; use 'resume', 'overwrite' or 'fail'")
         if getattr(sink, "folder", None) == "":
             raise PlanError("the path of the output is empty; pass a folder, such as 'out/'")
-        for key, value in (("target_part_bytes", target_part_bytes), ("rows_per_part", rows_per_part)):
-            if value is not None and value < 1:
-                raise PlanError(f"{key} is {value}; it must be at least 1")
         return Job(
             Write(
                 name=step_name(None, "write") if name is None else name,
                 upstream=self.node,
                 sink=sink,
                 if_exists=if_exists,
-                target_part_bytes=target_part_bytes,
-                rows_per_part=rows_per_part,
+                target_part_bytes=whole_number("target_part_bytes", target_part_bytes, of="bytes", optional=True),
+                rows_per_part=whole_number("rows_per_part", rows_per_part, optional=True),
             )
         )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError, RowError
+from headrace.metrics.quantities import nbytes_of
 from headrace.model.cache import PredictionCache
 from headrace.model.handler import ModelHandler
 from headrace.model.inputs import columns_of
@@ -13,6 +14,7 @@ from headrace.model.keyed import KeyedModelHandler, MemoryBudget
 from headrace.model.preparing import Preparing
 from headrace.plan.columns import Drop
 from headrace.plan.nodes import InferenceSpec, MapBatches, Node, RunInference
+from headrace.plan.numbers import number, whole_number
 from headrace.plan.retry import Retry
 from headrace.plan.steps import Step
 from headrace.records.private import INPUT, KEY, PREPARED, WEIGHT
@@ -69,9 +71,9 @@ def build_inference(
     memory_budget = _models_budget(memory_budget, keyed, isolation)
     if isolation not in ("auto", "thread", "process"):
         raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
-    if concurrency < 1:
-        raise PlanError(f"concurrency is {concurrency}; it is a number of batches in flight, at least 1")
-    check_trouble(on_error, retry, timeout_secs)
+    concurrency = whole_number("concurrency", concurrency, of="batches in flight")
+    timeout_secs = check_trouble(on_error, retry, timeout_secs)
+    hints = _hints(**hints)
     _check_memory(durability, cache)
     if isolation == "auto":
         # A thread that hangs cannot be ended, nor does one give its memory back.
@@ -109,7 +111,7 @@ def build_inference(
         concurrency=concurrency,
         isolation=isolation,
         on_error=on_error,
-        hints={key: value for key, value in hints.items() if value is not None},
+        hints=hints,
         durability=durability,
         cache=cache,
         memory_budget=memory_budget,
@@ -129,14 +131,34 @@ def build_inference(
     return node
 
 
-def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> None:
-    """Raise PlanError where a step is not told clearly what to do about rows that fail, now and then, or hang."""
+def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> float | None:
+    """Raise PlanError where a step is not told clearly what to do about rows that fail, now and then, or hang.
+
+    Returns `timeout_secs` as a plain number.
+    """
     if on_error not in (None, "fail", "dead_letter", "null"):
         raise PlanError(f"on_error is {on_error!r}; use 'fail', 'dead_letter' or 'null'")
     if retry is not None and not isinstance(retry, Retry):
         raise PlanError(f"retry is {retry!r}; pass headrace.Retry(attempts=3) or the like")
-    if timeout_secs is not None and not (isinstance(timeout_secs, (int, float)) and timeout_secs > 0):
-        raise PlanError(f"timeout_secs is {timeout_secs!r}; it is a number of seconds, more than 0")
+    timeout: float | None = number("timeout_secs", timeout_secs, above=0, optional=True)
+    return timeout
+
+
+def _hints(*, num_gpus: Any, accelerator: Any, min_ram: Any) -> dict[str, Any]:
+    """Return what was given of what runners translate into requests for resources."""
+    given = {
+        "num_gpus": number("num_gpus", num_gpus, what="number of accelerators", optional=True),
+        "accelerator": accelerator,
+        "min_ram": min_ram,
+    }
+    if accelerator is not None and not isinstance(accelerator, str):
+        raise PlanError(f"accelerator is {accelerator!r}; it is the name of a kind, such as 'nvidia-l4'")
+    if min_ram is not None:
+        try:
+            nbytes_of(min_ram)
+        except ValueError as error:
+            raise PlanError(f"min_ram: {error}") from error
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _models_budget(given: Any, keyed: KeyedModelHandler | None, isolation: Any) -> MemoryBudget | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError
 from headrace.plan.explain import explain_json, explain_text
 from headrace.plan.graph import Plan
+from headrace.plan.numbers import whole_number
 
 if TYPE_CHECKING:
     from headrace.engine.commit.compaction import Compacted
@@ -131,7 +133,11 @@ class Job:
         """
         from headrace.engine.commit.compaction import compact
 
-        return compact(self.node.sink, target_part_bytes=target_part_bytes, rows_per_part=rows_per_part)
+        return compact(
+            self.node.sink,
+            target_part_bytes=whole_number("target_part_bytes", target_part_bytes, of="bytes", optional=True),
+            rows_per_part=whole_number("rows_per_part", rows_per_part, optional=True),
+        )
 
     def explain(self, format: str = "text", *, num_cpus: int | None = None) -> str:
         """Describe what would run, as "text" or "json": steps, the schema after each, stages. Reads samples only."""
@@ -236,15 +242,15 @@ def explained(plan: Plan, *, format: str, num_cpus: int | None) -> str:
     if format not in ("text", "json"):
         raise PlanError(f"format is {format!r}; use 'text' or 'json'")
     describe = explain_json if format == "json" else explain_text
-    return describe(optimised(plan, on_error="fail"), cores=num_cpus or available_cores())
+    cores = whole_number("num_cpus", num_cpus, of="cores", optional=True)
+    return describe(optimised(plan, on_error="fail"), cores=cores or available_cores())
 
 
-def _check_limits(dead_letters_format: str, rows: int | None, ratio: float | None) -> None:
+def _check_limits(dead_letters_format: str, rows: Any, ratio: Any) -> None:
     if dead_letters_format not in ("json", "parquet"):
         raise PlanError(f"dead_letters_format is {dead_letters_format!r}; use 'json' or 'parquet'")
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 0):
-        raise PlanError(f"max_failed_rows is {rows!r}; it is a number of rows, 0 or more")
-    if ratio is not None and not (isinstance(ratio, (int, float)) and 0 <= ratio <= 1):
+    whole_number("max_failed_rows", rows, least=0, optional=True)
+    if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= float(ratio) <= 1):
         raise PlanError(f"max_failed_ratio is {ratio!r}; it is a share between 0 and 1, such as 0.01")
 
 

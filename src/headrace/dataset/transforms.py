@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from headrace.dataset.batch_limits import batch_limits
@@ -12,6 +11,7 @@ from headrace.dataset.side_by_side import infer
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, Shuffle, Union
+from headrace.plan.numbers import whole_number
 from headrace.plan.steps import Step
 
 if TYPE_CHECKING:
@@ -166,8 +166,7 @@ class Transforms:
         """
         if batch_format not in ("numpy", "pyarrow", "pandas", "rows"):
             raise PlanError(f"batch_format is {batch_format!r}; use 'numpy', 'pyarrow', 'pandas' or 'rows'")
-        if batch_size is not None and batch_size < 1:
-            raise PlanError(f"batch_size is {batch_size}; it is a number of rows, at least 1")
+        batch_size = whole_number("batch_size", batch_size, optional=True)
         step = _step(
             "map_batches",
             function,
@@ -359,7 +358,8 @@ class Transforms:
 
     def limit(self, rows: int, *, name: str | None = None) -> Self:
         """Keep the first rows, in the order of the input."""
-        return self._with(Limit(name=step_name(name, "limit"), upstream=self.node, rows=checked_rows(rows, "limit")))
+        rows = whole_number("limit", rows, least=0)
+        return self._with(Limit(name=step_name(name, "limit"), upstream=self.node, rows=rows))
 
     def random_shuffle(
         self, *, seed: int = 0, buffer_rows: int | None = 100_000, files: bool = True, name: str | None = None
@@ -376,8 +376,7 @@ class Transforms:
             raise PlanError("random_shuffle(buffer_rows=None) shuffles files, so it has to follow read_* directly")
         if buffer_rows is None:
             return self._with(node)
-        if buffer_rows < 2:
-            raise PlanError(f"buffer_rows is {buffer_rows}; at least 2 rows are needed to change their order")
+        buffer_rows = whole_number("buffer_rows", buffer_rows, least=2)
         shuffle = Shuffle(name=step_name(name, "random_shuffle"), upstream=node, seed=seed, buffer_rows=buffer_rows)
         return self._with(shuffle)
 
@@ -431,8 +430,7 @@ class Transforms:
     def _with_step(self, step: Step, concurrency: int | None, isolation: Isolation) -> Self:
         if isolation not in ("auto", "thread", "process"):
             raise PlanError(f"isolation is {isolation!r}; use 'auto', 'thread' or 'process'")
-        if concurrency is not None and concurrency < 1:
-            raise PlanError(f"concurrency is {concurrency}; it is a number of replicas, at least 1")
+        concurrency = whole_number("concurrency", concurrency, of="replicas", optional=True)
         if isolation == "auto" and step.timeout_secs is not None:
             isolation = "process"  # a thread that hangs cannot be ended
         return self._with(MapBatches(upstream=self.node, step=step, concurrency=concurrency, isolation=isolation))
@@ -462,7 +460,7 @@ def _step(
             f"{kind} was given an object with setup(), which is called where a replica begins; pass the class, and "
             f"what its constructor takes as args= and kwargs=: {kind}({type(function).__name__}, args=[...])"
         )
-    check_trouble(on_error, retry, timeout_secs)
+    timeout_secs = check_trouble(on_error, retry, timeout_secs)
     return Step(
         name=step_name(name, named_after(kind, function)),
         kind=kind,
@@ -486,14 +484,3 @@ def _names(columns: tuple[Any, ...]) -> tuple[str, ...]:
         if not isinstance(column, str):
             raise PlanError(f"columns are named by text, not by {type(column).__name__} ({column!r})")
     return columns
-
-
-def checked_rows(rows: Any, what: str) -> int:
-    """Return a number of rows, numpy's among them, or raise PlanError for what is none."""
-    try:
-        number = operator.index(rows)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise PlanError(f"{what} is {rows!r}; it is a number of rows, at least 0")
-    return number

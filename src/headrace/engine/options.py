@@ -12,6 +12,7 @@ from headrace.engine.container import available_memory
 from headrace.errors import PlanError
 from headrace.metrics.quantities import nbytes_of
 from headrace.model.cores import available_cores
+from headrace.plan.numbers import number, whole_number
 from headrace.records.first_rows import HOPELESS_ROWS
 from headrace.sinks.patience import OUTAGE_SECS
 
@@ -80,12 +81,6 @@ class ExecutionOptions:
         Raises:
             PlanError: `memory_limit` or `disk_limit` is no number of bytes, or one of the others is not above 0.
         """
-        if num_cpus is not None and num_cpus < 1:
-            raise PlanError(f"num_cpus is {num_cpus}; it is a number of cores, at least 1")
-        if stall_warning_secs is not None and not stall_warning_secs > 0:
-            raise PlanError(f"stall_warning_secs is {stall_warning_secs}; it is a number of seconds, more than 0")
-        if not max_outage_secs >= 0:
-            raise PlanError(f"max_outage_secs is {max_outage_secs}; it is a number of seconds, at least 0")
         return cls(
             on_error=on_error,
             dead_letters=dead_letters,
@@ -93,11 +88,11 @@ class ExecutionOptions:
             retry_failed=retry_failed,
             on_change=on_change,
             failure_limit=FailureLimit(rows=max_failed_rows, ratio=max_failed_ratio),
-            cores=num_cpus or available_cores(),
+            cores=whole_number("num_cpus", num_cpus, of="cores", optional=True) or available_cores(),
             memory_limit_bytes=_bytes("memory_limit", memory_limit) or int(MEMORY_SHARE * available_memory()),
             disk_limit_bytes=_bytes("disk_limit", disk_limit),
-            stall_warning_secs=stall_warning_secs,
-            max_outage_secs=max_outage_secs,
+            stall_warning_secs=number("stall_warning_secs", stall_warning_secs, above=0, optional=True),
+            max_outage_secs=number("max_outage_secs", max_outage_secs),
         )
 
 

@@ -66,6 +66,6 @@ def nbytes_of(text: str | int) -> int:
         number = float(found[1]) if found else 0.0
     except ValueError:
         number = 0.0
-    if not found or number <= 0:
+    if not found or number <= 0 or isinstance(text, bool):
         raise ValueError(f"{text!r} is no number of bytes; write it like '512MB', '1.5GB' or '2GiB'")
     return int(number * (1024 if found[3] else 1000) ** " kmgt".index(found[2].lower() or " "))

@@ -11,6 +11,7 @@ from headrace.model.files import is_local
 from headrace.model.handler import ModelHandler, accepts_inference_args
 from headrace.model.keyed import KeyedModelHandler
 from headrace.model.scales import check_scales
+from headrace.plan.numbers import number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,16 +143,14 @@ def _check_output(spec: InferenceSpec, stage: str) -> None:
 
 
 def _check_limits(limits: BatchLimits, stage: str) -> None:
-    for name, size in (("min_batch_size", limits.min_batch_size), ("max_batch_size", limits.max_batch_size)):
-        if size is None and name == "max_batch_size":
-            continue
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise PlanError(f"stage {stage!r}: {name}={size!r} must be a whole number of at least 1")
+    where = f"stage {stage!r}: "
+    whole_number(f"{where}min_batch_size", limits.min_batch_size)
+    whole_number(f"{where}max_batch_size", limits.max_batch_size, optional=True)
+    whole_number(f"{where}sort_window_rows", limits.sort_window_rows)
+    number(f"{where}max_batch_duration_secs", limits.max_batch_duration_secs, optional=True)
+    number(f"{where}max_batch_weight", limits.max_batch_weight, what="weight", above=0, optional=True)
+    number(f"{where}target_latency_secs", limits.target_latency_secs, above=0, optional=True)
     if limits.max_batch_size is not None and limits.min_batch_size > limits.max_batch_size:
         raise PlanError(
-            f"stage {stage!r}: min_batch_size={limits.min_batch_size} is larger than "
-            f"max_batch_size={limits.max_batch_size}"
+            f"{where}min_batch_size={limits.min_batch_size} is larger than max_batch_size={limits.max_batch_size}"
         )
-    wait = limits.max_batch_duration_secs
-    if wait is not None and (not isinstance(wait, (int, float)) or isinstance(wait, bool) or not wait >= 0):
-        raise PlanError(f"stage {stage!r}: max_batch_duration_secs={wait!r} must be a number of seconds, at least 0")

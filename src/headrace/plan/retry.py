@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.errors import HeadraceError, PlanError, RowError
+from headrace.plan.numbers import number, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,12 +46,13 @@ class Retry:
             if not named and not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise PlanError(f"Retry(on=…) takes exceptions or their names, such as ConnectionError, not {kind!r}")
         object.__setattr__(self, "on", kinds)
-        if self.attempts < 1:
-            raise PlanError(f"Retry(attempts={self.attempts}): the first call is an attempt too, so at least 1")
-        if not 0 <= self.backoff_secs <= self.max_backoff_secs:
+        whole_number("Retry(attempts=…)", self.attempts, of="calls, the first among them")
+        number("Retry(backoff_secs=…)", self.backoff_secs)
+        number("Retry(max_backoff_secs=…)", self.max_backoff_secs)
+        if self.backoff_secs > self.max_backoff_secs:
             raise PlanError(
-                f"Retry(backoff_secs={self.backoff_secs}, max_backoff_secs={self.max_backoff_secs}): these are "
-                "seconds, at least 0, and the first is not above the second"
+                f"Retry(backoff_secs={self.backoff_secs}, max_backoff_secs={self.max_backoff_secs}): the first is "
+                "longer than the longest"
             )
 
     def again(self, error: BaseException, attempt: int) -> bool:

@@ -45,13 +45,18 @@ class DecodeImage:
                 f"read_images: there is no mode {self.mode!r}; use 'RGB', 'L' (grey), 'RGBA' or another of {known}"
             )
         del Image, ImageMode
-        if self.size is not None and min(self.size) < 1:
+        if self.size is not None and not _is_size(self.size):
             raise PlanError(f"read_images: size={self.size} is (width, height) in pixels, both at least 1")
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Decode one row; raises ValueError where the bytes are no picture."""
         image = decode(row["bytes"], mode=self.mode, size=self.size, label=str(row.get("path", "picture")))
         return {"path": row["path"], "image": image}
+
+
+def _is_size(size: Any) -> bool:
+    pair = isinstance(size, (list, tuple)) and len(size) == 2
+    return pair and all(not isinstance(n, bool) and isinstance(n, (int, np.integer)) and n >= 1 for n in size)
 
 
 def decode(

@@ -153,16 +153,16 @@ class InferStep(SpecModel):
     min_batch_size: Positive | None = None
     max_batch_size: Positive | None = None
     max_batch_duration_secs: NotNegative | None = None
-    max_batch_weight: NotNegative | None = None
+    max_batch_weight: AboveZero | None = None
     length_fn: str | None = Field(None, description="a column, or module:function")
     weight_fn: str | None = Field(None, description="a column, or module:function")
     sort_window_rows: Positive | None = None
-    target_latency_secs: NotNegative | None = None
+    target_latency_secs: AboveZero | None = None
     concurrency: Positive | None = None
     isolation: Literal["auto", "thread", "process"] | None = None
-    num_gpus: Annotated[float, Field(ge=0)] | None = None
+    num_gpus: NotNegative | None = None
     accelerator: str | None = None
-    min_ram: str | None = None
+    min_ram: Bytes | None = None
     durability: Literal["range", "row"] | None = None
     cache: Cache | None = None
     memory_budget: Literal["auto"] | Bytes | None = Field(
@@ -342,7 +342,7 @@ class Run(SpecModel):
     memory_limit: Bytes | None = None
     disk_limit: Bytes | None = None
     stall_warning_secs: AboveZero | None = None
-    max_outage_secs: Annotated[float, Field(ge=0)] | None = None
+    max_outage_secs: NotNegative | None = None
 
 
 class PipelineSpec(SpecModel):
