@@ -27,6 +27,7 @@ MODULES = {
     "chaos": "benchmarks.chaos",
     "embed": "benchmarks.embed",
     "many-models": "benchmarks.many_models",
+    "model-host": "benchmarks.model_host",
     "images": "benchmarks.images",
     "overhead": "benchmarks.overhead",
     "poison": "benchmarks.poison",

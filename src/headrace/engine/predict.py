@@ -42,6 +42,8 @@ class PredictTask:
     the stage, which knows its file and its other columns, raises.
     """
 
+    one_piece = True
+
     def __init__(
         self,
         spec: InferenceSpec,
@@ -50,8 +52,13 @@ class PredictTask:
         *,
         hopeless_rows: float = HOPELESS_ROWS,
         pause: Callable[[float], None] = time.sleep,
+        sent_at_once: bool = False,
     ) -> None:
-        """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
+        """`pause` waits so many seconds between attempts, and raises where the run is being stopped.
+
+        Answers that are `sent_at_once` to another process may share memory with the handler until the next batch.
+        """
+        self._sent_at_once = sent_at_once
         self._spec, self._stage, self._on_error, self._pause = spec, stage, on_error, pause
         self._hopeless_rows = hopeless_rows
         self._predictor: Predictor | None = None
@@ -73,6 +80,7 @@ class PredictTask:
             first_rows=FirstRows(enough=self._hopeless_rows),
             calls=self._calls,
             pause=self._pause,
+            sent_at_once=self._sent_at_once,
         )
         self._predictor.open()
 

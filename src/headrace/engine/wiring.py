@@ -254,7 +254,9 @@ class Wiring:
                 outlet,
                 inbox,
                 handler=head.spec.handler,
-                make_model=(lambda key, spec: in_process(partial(make, spec))(f"{name}:{key}", Crew()))
+                make_model=(
+                    lambda key, spec: in_process(partial(make, spec, sent_at_once=True))(f"{name}:{key}", Crew())
+                )
                 if process
                 else (lambda key, spec: make(spec, pause=self._state.pause)),
                 in_processes=process,
@@ -267,7 +269,7 @@ class Wiring:
             outlet,
             inbox,
             shared_task=None if process else make(head.spec, pause=self._state.pause),
-            make_process=in_process(partial(make, head.spec)) if process else None,
+            make_process=in_process(partial(make, head.spec, sent_at_once=True)) if process else None,
             **common,
         )
 

@@ -72,13 +72,15 @@ def pair(
     handler_name: str,
     output: str | Mapping[str, str] = "prediction",
     known_shapes: Mapping[str | None, tuple[int, ...]] = MappingProxyType({}),
+    shared: bool = False,
 ) -> Answers:
     """Pair what a handler returned with its `rows` rows (at least 1).
 
     Lists, tuples and generators give one answer an item; numpy arrays, tensors, Arrow arrays and pandas objects one a
     row; a dict of those gives answers of several parts. Dict answers become a struct column, or a column for each key
     where `output` is a mapping. What a model squeezes for a batch of one is that row's answer: a bare value, or an
-    array of the shape that `known_shapes` (from earlier batches) says one answer has.
+    array of the shape that `known_shapes` (from earlier batches) says one answer has. The columns are copies, unless
+    they may be `shared` with the handler: they then hold until it is called again.
 
     >>> from headrace import errors
     >>> pair([0.5, errors.RowError("too dark")], 2, handler_name="Net").failures
@@ -91,7 +93,7 @@ def pair(
     Raises:
         AnswerError: their number differs from that of the rows, or they are of no use (a set, one text for many rows).
     """
-    taken = _Taking(rows=rows, handler_name=handler_name, known_shapes=known_shapes)
+    taken = _Taking(rows=rows, handler_name=handler_name, known_shapes=known_shapes, shared=shared)
     parts = _parts_of(answers)
     if parts is not None:
         named = {str(key): taken.values(part, key=str(key)) for key, part in parts.items()}
@@ -113,6 +115,7 @@ class _Taking:
     rows: int
     handler_name: str
     known_shapes: Mapping[str | None, tuple[int, ...]]
+    shared: bool
     failures: dict[int, Exception] = field(default_factory=dict)
     model_ids: list[str | None] | None = None
     shapes: dict[str | None, tuple[int, ...]] = field(default_factory=dict)
@@ -131,7 +134,8 @@ class _Taking:
         if isinstance(values, np.ndarray):
             self.shapes[key] = values.shape[1:]
             # A copy, since Arrow would share the memory, and a model may write its next answers into the same array.
-            values = list(values) if values.dtype == object else values.copy()
+            if not self.shared or values.dtype == object:
+                values = list(values) if values.dtype == object else values.copy()
         return self._plain(values) if isinstance(values, list) else values
 
     def columns(self, values: Any, output: str | Mapping[str, str]) -> dict[str, pa.Array]:

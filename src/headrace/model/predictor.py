@@ -72,9 +72,15 @@ class Predictor:
         first_rows: FirstRows | None = None,
         calls: Calls | None = None,
         pause: Callable[[float], None] = time.sleep,
+        sent_at_once: bool = False,
     ) -> None:
-        """`pause` waits so many seconds between attempts, and raises where the run is being stopped."""
+        """`pause` waits so many seconds between attempts, and raises where the run is being stopped.
+
+        Predictions that are `sent_at_once`, before the next is asked for, may share memory with the handler.
+        """
         self._spec, self._stage, self._on_error, self._noted = spec, stage, on_error, calls
+        self._may_share = sent_at_once and spec.retry is None
+        self._sharing = False
         self._attempts = Attempts(spec.retry or Retry(1), pause=resting(calls, pause))
         self._handler_name = type(spec.handler).__name__
         self._run = _caller(spec)
@@ -212,6 +218,7 @@ class Predictor:
     def _ask(self, batch: pa.RecordBatch, first: int, count: int, *, again: bool) -> Answers:
         """Make the call for some rows, noted for whoever watches, and `again` where it fails and that is wanted."""
         rows = batch.slice(first, count)
+        self._sharing = self._may_share and count == batch.num_rows  # of several calls, each would spoil the one before
         if self._noted is not None:
             self._noted.begin(0, first, 0, count)
         try:
@@ -265,6 +272,7 @@ class Predictor:
                 handler_name=self._handler_name,
                 output=spec.output,
                 known_shapes=self._answer_shapes,
+                shared=self._sharing,
             )
         finally:
             seconds = time.perf_counter() - began

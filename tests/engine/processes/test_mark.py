@@ -5,7 +5,7 @@ import os
 import pytest
 
 from headrace.engine.processes.mark import Mark, MarkedCalls
-from headrace.engine.processes.shared_blocks import anonymous_file
+from headrace.engine.processes.shared_files import anonymous_file
 from headrace.engine.processes.suspects import Sentence
 from headrace.errors import RowCrash
 from headrace.model.calls import Call

@@ -14,6 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from headrace.engine.processes.pool import LARGEST_BYTES, PLACES
 from headrace.engine.processes.replica import ProcessReplica
 from headrace.errors import PlanError, RunError, StageError, UnknownColumnError, WorkerCrashedError
 from headrace.records.tensors import TensorType, tensor_array
@@ -106,7 +107,7 @@ def test_received_memory_is_mapped_not_copied_and_freed_with_the_last_view():
 
     with opened(tasks.Echo()) as replica:
         fds, arrow_bytes = open_fds(), pa.total_allocated_bytes()
-        (back,) = replica.process(tasks.wide_block(8 << 20))
+        (back,) = replica.process(tasks.wide_block(LARGEST_BYTES + (1 << 20)))
         assert mappings() == 1
         assert pa.total_allocated_bytes() - arrow_bytes < 1 << 20
         assert open_fds() == fds  # a mapping needs no descriptor
@@ -118,6 +119,26 @@ def test_received_memory_is_mapped_not_copied_and_freed_with_the_last_view():
         del view
         gc.collect()
         assert mappings() == 0
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_memory_is_used_again_and_no_block_is_changed_by_later_ones():
+    def buffers():
+        with open("/proc/self/maps") as maps:
+            return {line.split()[4] for line in maps if "memfd:headrace-pool" in line}
+
+    with opened(tasks.Echo()) as replica:
+        held = []
+        for first in range(8):
+            (back,) = replica.process(tasks.block_of(200_000, first=first))
+            if first % 3 == 0:
+                held.append(back)
+            if first == 5:
+                seen = buffers()
+        assert buffers() == seen
+        assert len(seen) <= 2 * PLACES
+        for number, back in enumerate(held):
+            assert back.batch.equals(tasks.block_of(200_000, first=3 * number).batch)
 
 
 @pytest.mark.parametrize("task", [tasks.Echo(), tasks.Raising(), tasks.Dying(signal.SIGKILL), tasks.FailsToOpen()])

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.processes.shared_blocks import Parcel, SharedFile, mapped, pack_block, pack_bytes, unpack_block
+from headrace.engine.processes.memory_maps import mapped
+from headrace.engine.processes.shared_blocks import Parcel, pack_block, pack_bytes, unpack_block
+from headrace.engine.processes.shared_files import SharedFile
 from headrace.records.block import Block, Origin, Unit, dense_block
 from headrace.records.columns import empty_columns
 from headrace.records.failure import RowFailure

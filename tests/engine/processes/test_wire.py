@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from headrace.engine.processes.shared_blocks import SharedFile, pack_bytes
+from headrace.engine.processes.shared_blocks import pack_bytes
+from headrace.engine.processes.shared_files import SharedFile
 from headrace.engine.processes.wire import Kind, Wire
 
 

@@ -17,15 +17,10 @@ from headrace.engine.processes.logs import LogLevels, deliver
 from headrace.engine.processes.mark import Mark
 from headrace.engine.processes.memory_killer import oom_kills
 from headrace.engine.processes.patience import Patience
+from headrace.engine.processes.pool import Pool
 from headrace.engine.processes.remote_errors import unpack_error
-from headrace.engine.processes.shared_blocks import (
-    Parcel,
-    SharedFile,
-    anonymous_file,
-    pack_block,
-    pack_bytes,
-    unpack_block,
-)
+from headrace.engine.processes.shared_blocks import Parcel, pack_bytes, unpack_block
+from headrace.engine.processes.shared_files import anonymous_file
 from headrace.engine.processes.start import Hello, start_worker, thread_environment
 from headrace.engine.processes.travel import pack
 from headrace.engine.processes.wire import Frame, Kind, Wire
@@ -34,6 +29,8 @@ from headrace.errors import HeadraceError, RunError, WorkerCrashedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from headrace.engine.processes.pool import Loan
+    from headrace.engine.processes.shared_files import SharedFile
     from headrace.engine.processes.suspects import Sentence
     from headrace.engine.task import StepCounts, Task
     from headrace.model.calls import Call
@@ -67,6 +64,8 @@ class ProcessReplica:
         self._env = thread_environment(1) if env is None else env
         self._process: subprocess.Popen[bytes] | None = None
         self._wire: Wire | None = None
+        self._pool = Pool()
+        self._telling_os_errors = _TellingOsErrors(name)
         self._crash_fd: int | None = None
         self._mark: Mark | None = None
         self._patience = Patience(limits_secs)
@@ -94,7 +93,7 @@ class ProcessReplica:
             HeadraceError: what the task's own `open()` raised.
         """
         task = pack(self._task, f"stage {self._name!r}")
-        with self._telling_os_errors():
+        with self._telling_os_errors:
             self._start()
             if self._killed:
                 self.kill()
@@ -111,8 +110,8 @@ class ProcessReplica:
 
     def pack(self, block: Block) -> Parcel:
         """Pack a block for `process`, so that nobody has to keep it for the case that the worker dies."""
-        with self._telling_os_errors():
-            return Parcel(block)
+        with self._telling_os_errors:
+            return Parcel(block, self._pool)
 
     def process(
         self, block: Block | Parcel, sentences: Mapping[Call, Sentence] = MappingProxyType({})
@@ -125,11 +124,13 @@ class ProcessReplica:
             WorkerCrashedError: the worker died, or was killed by `kill()`.
             HeadraceError: what the task raised.
         """
-        with self._telling_os_errors():
-            head, payload = (block.head, block.payload()) if isinstance(block, Parcel) else pack_block(block)
-        del block  # the worker has it now: the memory here may go
-        self._send(Kind.BLOCK, (head, dict(sentences)), payload)
-        del payload
+        parcel = block if isinstance(block, Parcel) else self.pack(block)
+        with self._telling_os_errors:
+            payload = parcel.payload(self._pool)
+        self._send(Kind.BLOCK, (parcel.head, dict(sentences)), payload)
+        if parcel is not block:
+            parcel.close()
+        del block, parcel, payload  # the worker has it now: the memory here may go
         while (frame := self._receive(Kind.PIECE, Kind.DONE)).kind is Kind.PIECE:
             piece_head, self._counts = frame.value
             assert frame.data is not None
@@ -138,14 +139,21 @@ class ProcessReplica:
             yield piece
             del piece
             self._send(Kind.MORE)
-        self._counts, self._statistics = frame.value
+        last_head, counts, statistics = frame.value
+        if counts is not None:
+            self._counts, self._statistics = counts, statistics
+        if last_head is not None:
+            assert frame.data is not None
+            piece = unpack_block(last_head, frame.data)
+            del frame
+            yield piece
 
     def counts(self) -> Mapping[str, StepCounts]:
-        """Return the counts as of the last piece."""
+        """Return the counts as of the last piece, or of a moment before it where the task answers at once."""
         return self._counts
 
     def statistics(self) -> Any:
-        """Return what the task's own `statistics()` said after the last block; None where it has none."""
+        """Return what the task's own `statistics()` said lately, and at the end; None where it has none."""
         return self._statistics
 
     def close(self, *, grace_secs: float = 10.0) -> None:
@@ -231,8 +239,9 @@ class ProcessReplica:
         if self._mark is not None:
             self._mark.close()
             self._mark = None
+        self._pool.close()
 
-    def _send(self, kind: Kind, value: Any = None, data: bytes | SharedFile | None = None) -> None:
+    def _send(self, kind: Kind, value: Any = None, data: bytes | SharedFile | Loan | None = None) -> None:
         assert self._wire is not None, "the replica is not open"
         try:
             self._wire.send(kind, value, data)
@@ -242,7 +251,7 @@ class ProcessReplica:
     def _receive(self, *wanted: Kind) -> Frame:
         assert self._wire is not None, "the replica is not open"
         while True:
-            with self._telling_os_errors():
+            with self._telling_os_errors:
                 frame = self._wire.receive(self._look, every_secs=self._patience.look_secs)
             if frame is None:
                 raise self._crash()
@@ -254,17 +263,6 @@ class ProcessReplica:
             else:
                 assert frame.kind in wanted, (frame.kind, wanted)
                 return frame
-
-    @contextlib.contextmanager
-    def _telling_os_errors(self) -> Iterator[None]:
-        """Turn what the system refuses (processes, descriptors, memory) into an error for the user."""
-        try:
-            yield
-        except OSError as error:
-            raise RunError(
-                f"stage {self._name!r}: the system refuses what a worker process needs: {error}. Use a smaller "
-                "concurrency=, or raise the limits of open files and processes (ulimit -n, ulimit -u)"
-            ) from error
 
     def _look(self) -> None:
         """Notice a call that takes too long, and a death that does not close the socket: children may hold it open."""
@@ -306,6 +304,26 @@ class ProcessReplica:
         if self._crash_fd is None:
             return ""
         return os.pread(self._crash_fd, 100_000, 0).decode(errors="replace")
+
+
+class _TellingOsErrors:
+    """Turns what the system refuses (processes, descriptors, memory) into an error for the user.
+
+    It stands around every frame; `contextlib` would take several times longer.
+    """
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise RunError(
+                f"stage {self._stage!r}: the system refuses what a worker process needs: {error}. Use a smaller "
+                "concurrency=, or raise the limits of open files and processes (ulimit -n, ulimit -u)"
+            ) from error
 
 
 def _kill_group(worker_pid: int) -> None:

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import os
-import tempfile
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 import headrace.records.tensors  # noqa: F401 - registers the Arrow types that columns may have
+from headrace.engine.processes.memory_maps import mapped
+from headrace.engine.processes.pool import Loan
+from headrace.engine.processes.shared_files import SharedFile, anonymous_file
 from headrace.records.block import Block, Origin, Unit
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headrace.engine.processes.pool import Pool
     from headrace.records.failure import RowFailure
     from headrace.records.position import Position
 
 INLINE_BYTES = 64 * 1024
 """Below this size a copy through the socket costs less than a file descriptor and a mapping."""
 
-_PROT_READ = 1
-_MAP_SHARED = 1
-_MAP_FAILED = ctypes.c_void_p(-1).value
 
-
-@dataclass(frozen=True, slots=True)
-class SharedFile:
-    """An anonymous file with `size` bytes in it; whoever holds one closes it."""
-
-    fd: int
-    size: int
-
-    def close(self) -> None:
-        """Give the descriptor up; mappings of the file stay."""
-        os.close(self.fd)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockHead:
+class BlockHead(NamedTuple):
     """What travels beside the bytes of a block."""
 
     unit: Unit
@@ -49,17 +36,10 @@ class BlockHead:
     origin: Origin | None
     errors: int
     batch_bytes: int
-    """Length of the Arrow stream; the ordinals follow it where `sparse`."""
+    """Length of the batch; the ordinals follow it where `sparse`."""
     sparse: bool
-
-
-def anonymous_file(name: str) -> int:
-    """Open an empty file that no folder lists, and that is gone with its last descriptor and mapping."""
-    if hasattr(os, "memfd_create"):  # Linux
-        return os.memfd_create(name, os.MFD_CLOEXEC)
-    fd, path = tempfile.mkstemp(prefix=name)
-    os.unlink(path)
-    return fd
+    schema: bytes | None
+    """The schema of a batch that is no more than a message of Arrow; None: it is a stream, with its schema in it."""
 
 
 def pack_bytes(data: bytes) -> bytes | SharedFile:
@@ -72,22 +52,17 @@ def pack_bytes(data: bytes) -> bytes | SharedFile:
     return SharedFile(fd, len(data))
 
 
-def pack_block(block: Block) -> tuple[BlockHead, bytes | SharedFile]:
-    """Encode a block: a small one as bytes, a larger one in an anonymous file, written once."""
+def pack_block(block: Block, pool: Pool | None = None) -> tuple[BlockHead, bytes | SharedFile | Loan]:
+    """Encode a block: a small one as bytes, a larger one in a buffer of the pool or a file of its own, written once."""
     ordinals = None if block.ordinals is None else np.ascontiguousarray(block.ordinals, dtype=np.int64)
-    size = block.nbytes + (0 if ordinals is None else ordinals.nbytes)
-    payload: bytes | SharedFile
+    size = pa.ipc.get_record_batch_size(block.batch) + (0 if ordinals is None else ordinals.nbytes)
+    payload: bytes | SharedFile | Loan
+    schema = None
     if size < INLINE_BYTES:
-        stream = pa.BufferOutputStream()
-        batch_bytes = _write(block.batch, stream)
-        payload = stream.getvalue().to_pybytes() + (b"" if ordinals is None else ordinals.tobytes())
+        schema, data = _pack_small(block.batch)
+        batch_bytes, payload = len(data), data if ordinals is None else data + ordinals.tobytes()
     else:
-        fd = anonymous_file("headrace-block")
-        with open(fd, "wb", closefd=False) as file:
-            batch_bytes = _write(block.batch, pa.PythonFile(file, "w"))
-            if ordinals is not None:
-                file.write(ordinals.data)
-        payload = SharedFile(fd, os.fstat(fd).st_size)
+        batch_bytes, payload = _pack_large(block.batch, ordinals, pool)
     head = BlockHead(
         unit=block.unit,
         start=block.start,
@@ -97,38 +72,101 @@ def pack_block(block: Block) -> tuple[BlockHead, bytes | SharedFile]:
         errors=block.errors,
         batch_bytes=batch_bytes,
         sparse=ordinals is not None,
+        schema=schema,
     )
     return head, payload
+
+
+def _pack_small(batch: pa.RecordBatch) -> tuple[bytes | None, bytes]:
+    """Return schema and message of a batch, or None and a stream where there are dictionaries, which a message lacks.
+
+    A stream of a small batch takes many times longer.
+    """
+    schema = batch.schema.serialize().to_pybytes()
+    if not _known_schema(schema)[1]:
+        return schema, batch.serialize().to_pybytes()
+    stream = pa.BufferOutputStream()
+    _write(batch, stream)
+    return None, stream.getvalue().to_pybytes()
+
+
+@functools.lru_cache(maxsize=256)
+def _known_schema(serialized: bytes) -> tuple[pa.Schema, bool]:
+    """Return a schema, and whether any of its columns has a dictionary."""
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    return schema, any(_has_dictionary(type_) for type_ in schema.types)
+
+
+def _has_dictionary(type_: pa.DataType) -> bool:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _has_dictionary(type_.storage_type)
+    inside = (type_.field(i).type for i in range(type_.num_fields))
+    return pa.types.is_dictionary(type_) or any(_has_dictionary(one) for one in inside)
+
+
+def _pack_large(
+    batch: pa.RecordBatch, ordinals: NDArray[np.int64] | None, pool: Pool | None
+) -> tuple[int, SharedFile | Loan]:
+    """Write a batch and its ordinals; return the length of the batch alone too."""
+    if pool is not None:
+        batch_bytes = _write(batch, pa.MockOutputStream())
+        size = batch_bytes + (0 if ordinals is None else ordinals.nbytes)
+        if (place := pool.take(size)) is not None:
+            sink = pa.FixedSizeBufferWriter(place.memory())
+            _write(batch, sink)
+            if ordinals is not None:
+                sink.write(ordinals.data)
+            return batch_bytes, Loan(place, size)
+    fd = anonymous_file("headrace-block")
+    with open(fd, "wb", closefd=False) as file:
+        batch_bytes = _write(batch, pa.PythonFile(file, "w"))
+        if ordinals is not None:
+            file.write(ordinals.data)
+    return batch_bytes, SharedFile(fd, os.fstat(fd).st_size)
 
 
 class Parcel:
     """A packed block that can be sent more than once. Its bytes are in nobody's memory but the receiver's."""
 
-    def __init__(self, block: Block) -> None:
-        self.head, self._payload = pack_block(block)
+    def __init__(self, block: Block, pool: Pool | None = None) -> None:
+        """Pack a block, for the receiver whose `pool` it is at first."""
+        self.head, self._payload = pack_block(block, pool)
 
-    def payload(self) -> bytes | SharedFile:
-        """Return the bytes to send; a file is closed by whoever sends it, and another one is left here."""
+    def payload(self, pool: Pool | None = None) -> bytes | SharedFile | Loan:
+        """Return the bytes to send; a file is closed by whoever sends it, and another one is left here.
+
+        A buffer of another pool than that of the receiver goes as a file.
+        """
         if isinstance(self._payload, bytes):
             return self._payload
-        return SharedFile(os.dup(self._payload.fd), self._payload.size)
+        if isinstance(self._payload, SharedFile):
+            return SharedFile(os.dup(self._payload.fd), self._payload.size)
+        if pool is not None and pool.has(self._payload.place):
+            return self._payload
+        return self._payload.place.copy_of_file(self._payload.size)
 
     def block(self) -> Block:
         """Return the block again."""
         payload = self.payload()
+        assert not isinstance(payload, Loan)
         return unpack_block(self.head, pa.py_buffer(payload) if isinstance(payload, bytes) else mapped(payload))
 
     def close(self) -> None:
         """Let the bytes go; views of them stay."""
         if isinstance(self._payload, SharedFile):
             self._payload.close()
-            self._payload = b""
+        elif isinstance(self._payload, Loan):
+            self._payload.place.let_go()
+        self._payload = b""
 
 
 def unpack_block(head: BlockHead, data: pa.Buffer) -> Block:
     """Decode a block whose columns are views of `data`, which stays as long as any of them."""
-    with pa.ipc.open_stream(data.slice(0, head.batch_bytes)) as reader:
-        batch = reader.read_next_batch()
+    if head.schema is not None:
+        batch = pa.ipc.read_record_batch(data.slice(0, head.batch_bytes), _known_schema(head.schema)[0])
+    else:
+        with pa.ipc.open_stream(data.slice(0, head.batch_bytes)) as reader:
+            batch = reader.read_next_batch()
     ordinals = np.frombuffer(data.slice(head.batch_bytes), dtype=np.int64) if head.sparse else None
     return Block(
         batch=batch,
@@ -142,51 +180,7 @@ def unpack_block(head: BlockHead, data: pa.Buffer) -> Block:
     )
 
 
-def mapped(file: SharedFile) -> pa.Buffer:
-    """Map a shared file for reading, and close it; the mapping goes with the last reference to the buffer."""
-    try:
-        # The mmap module would keep a duplicate of the descriptor with every mapping, and run out of them.
-        address = _libc.mmap(None, file.size, _PROT_READ, _MAP_SHARED, file.fd, 0)
-    finally:
-        file.close()
-    if address == _MAP_FAILED:
-        error = ctypes.get_errno()
-        raise OSError(error, f"cannot map {file.size} bytes of shared memory: {os.strerror(error)}")
-    return pa.foreign_buffer(address, file.size, base=_Mapping(address, file.size))
-
-
 def _write(batch: pa.RecordBatch, sink: pa.NativeFile) -> int:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return int(sink.tell())
-
-
-def _load_libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int64,  # off_t, on every 64-bit system
-    ]
-    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    return libc
-
-
-_libc = _load_libc()
-
-
-class _Mapping:
-    """Owner of mapped memory."""
-
-    __slots__ = ("_address", "_munmap", "_size")
-
-    def __init__(self, address: int, size: int) -> None:
-        self._address, self._size = address, size
-        self._munmap = _libc.munmap  # held here, since module globals may be gone when the interpreter ends
-
-    def __del__(self) -> None:
-        self._munmap(self._address, self._size)

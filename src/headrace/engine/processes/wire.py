@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.engine.processes.shared_blocks import SharedFile, mapped
+from headrace.engine.processes.memory_maps import mapped
+from headrace.engine.processes.pool import Loan, Received
+from headrace.engine.processes.shared_files import SharedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_HEADER = struct.Struct("<BBxxxxxxQQ")
-"""Kind, whether the bytes are in a file that comes along, length of the value, length of the bytes."""
+_HEADER = struct.Struct("<BBHIQQ")
+"""Kind, whether a file comes along, number of the pooled buffer, where the bytes begin in the file, lengths of the
+value and of the bytes. Without a file and a buffer the bytes come in front of the value."""
 
 
 class Kind(enum.IntEnum):
@@ -57,20 +60,30 @@ class Wire:
         self._socket = sock
         self._lock = threading.RLock()
         self._outbox: deque[tuple[bytes, SharedFile | None]] = deque()
+        self._received: dict[int, Received] = {}
+        """Buffers of the other end's pool, by number."""
         self._sending = False
         self._lent: list[SharedFile] = []
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
 
-    def send(self, kind: Kind, value: Any = None, data: bytes | SharedFile | None = None) -> None:
+    def send(self, kind: Kind, value: Any = None, data: bytes | SharedFile | Loan | None = None) -> None:
         """Send a frame and close the file that goes with it. Blocks while the peer does not read.
 
         Raises:
             OSError: the peer is gone.
         """
         body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-        file = data if isinstance(data, SharedFile) else None
-        inline = data if isinstance(data, bytes) else b""
-        size = file.size if file else len(inline)
-        message = _HEADER.pack(kind, file is not None, len(body), size) + body + inline
+        number, file, inline = 0, None, b""
+        if isinstance(data, Loan):
+            number, file = data.place.number, data.place.handed_over()
+        elif isinstance(data, SharedFile):
+            file = data
+        elif data is not None:
+            inline = data
+        size = len(inline) if data is None or isinstance(data, bytes) else data.size
+        offset = 0 if file is None else file.offset
+        message = _HEADER.pack(kind, file is not None, number, offset, len(body), size) + inline + body
         with self._lock:
             self._outbox.append((message, file))
             if self._sending:
@@ -88,23 +101,41 @@ class Wire:
         `while_idle` is called about every `every_secs` as long as nothing comes, and may raise to end the wait.
         """
         if while_idle is not None:
-            poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            while not poll.poll(max(1, int(1000 * every_secs))):
+            while not self._poll.poll(max(1, int(1000 * every_secs))):
                 while_idle()
         try:
             header, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
             if not header:
                 return None
             header += self._read(_HEADER.size - len(header))
-            kind, in_file, body_size, size = _HEADER.unpack(header)
-            body = self._read(body_size)
-            inline = None if in_file else self._read(size)
+            kind, with_file, number, offset, body_size, size = _HEADER.unpack(header)
+            inline = 0 if with_file or number else size
+            rest = self._read(inline + body_size)
         except (ConnectionResetError, EOFError):
             return None
         self._return_lent()
-        data = mapped(SharedFile(fds[0], size)) if in_file else pa.py_buffer(inline) if inline else None
-        return Frame(Kind(kind), pickle.loads(body), data)  # from our own process, over a private socket
+        if number:
+            if with_file:
+                self._received[number] = Received(fds[0])
+            data = self._received[number].look_at(size)
+        elif with_file:
+            data = mapped(SharedFile(fds[0], size, offset))
+        else:
+            data = pa.py_buffer(rest).slice(0, inline) if inline else None
+        return Frame(
+            Kind(kind), pickle.loads(memoryview(rest)[inline:]), data
+        )  # from our own process, over a private socket
+
+    def wait_for_end(self, peer_lives: Callable[[], bool]) -> None:
+        """Return when the peer has closed its end, or is asked about it once a second and lives no more.
+
+        Reads nothing, so that another thread may receive meanwhile.
+        """
+        poll = select.poll()
+        poll.register(self._socket, 0)  # an end is told of without being asked for
+        while peer_lives():
+            if any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(1000)):
+                return
 
     def close(self) -> None:
         """Close this end; safe to call twice."""
@@ -138,9 +169,12 @@ class Wire:
 
     def _read(self, size: int) -> bytes:
         """Read exactly `size` bytes, so that the descriptors of the next frame stay with its header."""
-        parts = bytearray()
+        data = self._socket.recv(size, socket.MSG_WAITALL) if size else b""
+        if len(data) == size:
+            return data
+        parts = bytearray(data)  # a signal came, or the end
         while len(parts) < size:
-            part = self._socket.recv(min(size - len(parts), 1 << 20))
+            part = self._socket.recv(size - len(parts))
             if not part:
                 raise EOFError
             parts += part
