@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.failing import leaving
@@ -22,6 +23,7 @@ from headrace.engine.processes.shared_blocks import Parcel, unpack_block
 from headrace.engine.processes.start import Hello, die_with_parent
 from headrace.engine.processes.wire import Frame, Kind, Wire
 from headrace.errors import PlanError
+from headrace.model import shared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,10 +48,13 @@ class Worker:
         self._task: Task | None = None
         self._name = ""
         self._told_at = 0.0
+        self._held = ExitStack()
+        """What the task's functions share, until the task is closed."""
 
     def run(self) -> None:
         """Serve the parent until it says goodbye. When it is gone without a word, the process ends at once."""
         threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
+        self._held.enter_context(shared.running())
         try:
             self._serve()
         except _Goodbye:
@@ -153,6 +158,7 @@ class Worker:
         try:
             if self._task is not None:
                 self._task.close()
+            self._held.close()
         except BaseException as raised:  # as above
             error = pack_error(raised)
         self._carrier.send_summaries(everything=True)
