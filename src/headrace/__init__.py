@@ -5,13 +5,14 @@
 [{'n': 5}]
 """
 
-from headrace.dataset import Dataset, Job, run
+from headrace.dataset import Dataset, Job, SideInput, run
 from headrace.errors import HeadraceError, PlanError, RowError, RunError, RunInterrupted
 from headrace.model.cache import PredictionCache
 from headrace.model.collation import PadSequences
 from headrace.model.handler import ModelHandler, PredictionResult
 from headrace.model.keyed import KeyedModelHandler, MemoryBudget
 from headrace.model.pictures import FitPictures
+from headrace.model.shared import shared
 from headrace.plan.retry import Retry
 from headrace.read import (
     from_arrow,
@@ -45,6 +46,7 @@ __all__ = [
     "RowError",
     "RunError",
     "RunInterrupted",
+    "SideInput",
     "from_arrow",
     "from_items",
     "from_pandas",
@@ -57,4 +59,5 @@ __all__ = [
     "read_parquet",
     "read_text",
     "run",
+    "shared",
 ]

@@ -21,6 +21,7 @@ HeadraceError
 │   ├── StageError            a row or batch failed under on_error="fail"
 │   ├── TooManyFailuresError  (nearly) every row fails, so that going on is pointless
 │   ├── WorkerCrashedError    a worker process died
+│   ├── SideInputError        the data or the object of a side input cannot be made
 │   └── BalanceError          the counts do not add up: a bug in Headrace, never the user's fault
 └── RunInterrupted            Ctrl-C or SIGTERM; what was committed stays
 
@@ -169,6 +170,10 @@ class WorkerCrashedError(RunError):
     """Whether it was killed for a call that took longer than its `timeout_secs`."""
     call: Any = None
     """What it was doing (`headrace.model.calls.Call`); None where it was in no call of users' code."""
+
+
+class SideInputError(RunError):
+    """The rows of a side input, or what is built of them, cannot be made; no step that uses it has begun."""
 
 
 class BalanceError(RunError):

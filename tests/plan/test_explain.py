@@ -37,3 +37,15 @@ def test_inputs_by_name_and_dictionaries_are_written_as_people_say_them(tmp_path
     text = ds.write_json(tmp_path / "out").explain()
     assert "inputs: x=id" in text
     assert "model_id (dictionary<string>)" in text
+
+
+def test_side_inputs_come_first_with_their_own_steps():
+    def by_code(table):
+        return {}
+
+    names = hr.from_items([{"code": "fi"}]).filter(bool, name="wanted").broadcast(by_code, name="names")
+    text = hr.range(3).map(lambda row, countries: row, side_inputs={"countries": names}).explain(num_cpus=2)
+    before, after = text.split("\nSteps\n")
+    assert before.startswith("Side input names, made before the rest begins: what by_code returns; arrays and indexes")
+    assert "    wanted ← from_items" in before
+    assert "      side inputs: countries=names" in after

@@ -2,5 +2,6 @@
 
 from headrace.dataset.dataset import Dataset
 from headrace.dataset.job import Job, run
+from headrace.dataset.side_input import SideInput
 
-__all__ = ["Dataset", "Job", "run"]
+__all__ = ["Dataset", "Job", "SideInput", "run"]

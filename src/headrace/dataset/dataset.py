@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from headrace.dataset.consume import Consumption
+from headrace.dataset.broadcasting import Broadcasting
 from headrace.dataset.job import Job
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.sinks.sink import Sink
 
 
-class Dataset(Consumption):
+class Dataset(Broadcasting):
     """Rows to come, and the steps to take with them. Nothing runs before rows are asked for or a job is run.
 
     >>> import headrace as hr

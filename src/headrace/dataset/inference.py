@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.dataset.scope import step_name
+from headrace.dataset.side_input import checked_side_inputs
 from headrace.errors import PlanError, RowError
 from headrace.metrics.quantities import nbytes_of
 from headrace.model.cache import PredictionCache
@@ -49,6 +50,7 @@ def build_inference(
     output: str | Mapping[str, str],
     model_id_column: str | None,
     inference_args: Mapping[str, Any],
+    side_inputs: Any = None,
     preprocess: Any,
     postprocess: Any,
     limits: BatchLimits,
@@ -102,6 +104,7 @@ def build_inference(
             output=output if isinstance(output, str) else dict(output),
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
+            side_inputs=_side_inputs(side_inputs, inference_args, label),
             limits=limits,
             key_column=None if keyed is None else keyed.key if isinstance(keyed.key, str) else KEY,
             retry=retry,
@@ -129,6 +132,15 @@ def build_inference(
             raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
         node = _add_column(node, output, Chain(after, output), suffixed(label, "/postprocess"), on_error)
     return node
+
+
+def _side_inputs(given: Any, inference_args: Mapping[str, Any], label: str) -> tuple[tuple[str, Any], ...]:
+    step = label.rstrip("\0")
+    checked = checked_side_inputs(given, step=step, function=None)
+    for argument, _ in checked:
+        if argument in inference_args:
+            raise PlanError(f"{step}: {argument!r} is among inference_args and among side_inputs; rename one of them")
+    return checked
 
 
 def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> float | None:

@@ -8,6 +8,7 @@ from headrace.dataset.batch_limits import batch_limits
 from headrace.dataset.inference import check_trouble
 from headrace.dataset.scope import composite, named_after, step_name
 from headrace.dataset.side_by_side import infer
+from headrace.dataset.side_input import checked_side_inputs
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, Shuffle, Union
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.dataset.side_input import SideInput
     from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
     from headrace.model.keyed import MemoryBudget
@@ -40,6 +42,7 @@ class Transforms:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        side_inputs: Mapping[str, SideInput] | None = None,
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
@@ -55,7 +58,8 @@ class Transforms:
         `isolation="auto"` starts in a thread and adds worker processes when the step proves heavy, so do not share
         state through globals. `retry=` (see `Retry`) calls again where the function fails. A row for which the function
         takes longer than `timeout_secs` fails; since that takes a process that can be killed, "auto" is "process" then,
-        and with "thread" the run ends. `version=` stands for the function's content when a job is resumed.
+        and with "thread" the run ends. `version=` stands for the function's content when a job is resumed. Each of
+        `side_inputs` (see `broadcast`) is passed to the function as the argument of that name.
 
         >>> import headrace as hr
         >>> hr.from_items([{"a": 1}, {"a": 2}]).map(lambda r: {"b": r["a"] * 10}).take(2)
@@ -72,6 +76,7 @@ class Transforms:
             name,
             retry=retry,
             timeout_secs=timeout_secs,
+            side_inputs=side_inputs,
         )
         return self._with_step(step, concurrency, isolation)
 
@@ -81,6 +86,7 @@ class Transforms:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        side_inputs: Mapping[str, SideInput] | None = None,
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
@@ -107,6 +113,7 @@ class Transforms:
             name,
             retry=retry,
             timeout_secs=timeout_secs,
+            side_inputs=side_inputs,
         )
         return self._with_step(step, concurrency, isolation)
 
@@ -116,6 +123,7 @@ class Transforms:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        side_inputs: Mapping[str, SideInput] | None = None,
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
@@ -131,7 +139,17 @@ class Transforms:
         [{'id': 3}, {'id': 4}]
         """
         step = _step(
-            "filter", function, args, kwargs, on_error, None, version, name, retry=retry, timeout_secs=timeout_secs
+            "filter",
+            function,
+            args,
+            kwargs,
+            on_error,
+            None,
+            version,
+            name,
+            retry=retry,
+            timeout_secs=timeout_secs,
+            side_inputs=side_inputs,
         )
         return self._with_step(step, concurrency, isolation)
 
@@ -144,6 +162,7 @@ class Transforms:
         row_wise: bool = False,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        side_inputs: Mapping[str, SideInput] | None = None,
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
@@ -181,6 +200,7 @@ class Transforms:
             row_wise=row_wise,
             retry=retry,
             timeout_secs=timeout_secs,
+            side_inputs=side_inputs,
         )
         return self._with_step(step, concurrency, isolation)
 
@@ -191,6 +211,7 @@ class Transforms:
         column: str,
         function: Callable[..., Any],
         *,
+        side_inputs: Mapping[str, SideInput] | None = None,
         concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
@@ -216,6 +237,7 @@ class Transforms:
             name,
             retry=retry,
             timeout_secs=timeout_secs,
+            side_inputs=side_inputs,
         )
         return self._with_step(step, concurrency, isolation)
 
@@ -246,6 +268,7 @@ class Transforms:
         output: str | Mapping[str, str] = "prediction",
         model_id_column: str | None = "model_id",
         inference_args: Mapping[str, Any] | None = None,
+        side_inputs: Mapping[str, SideInput] | None = None,
         preprocess: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
         postprocess: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
         batch_size: int | None = None,
@@ -280,6 +303,7 @@ class Transforms:
             output: the answer's column, or a mapping from keys of dict answers to columns.
             model_id_column: column that says which model answered; None leaves it out.
             inference_args: passed to the handler's `run_inference`.
+            side_inputs: what they stand for is passed there too, among `inference_args`, by the same names.
             preprocess: function(s) from row to what the handler gets for it, run on CPUs beside the model; the handler
                 then sees a list (or array) of what they return.
             postprocess: function(s) from answer to answer.
@@ -336,6 +360,7 @@ class Transforms:
             output=output,
             model_id_column=model_id_column,
             inference_args=inference_args or {},
+            side_inputs=side_inputs,
             preprocess=preprocess,
             postprocess=postprocess,
             limits=limits,
@@ -451,6 +476,7 @@ def _step(
     *,
     retry: Any,
     timeout_secs: Any,
+    side_inputs: Any,
     **more: Any,
 ) -> Step:
     if not callable(function):
@@ -467,6 +493,7 @@ def _step(
         function=function,
         args=tuple(args),
         kwargs=tuple((kwargs or {}).items()),
+        side_inputs=checked_side_inputs(side_inputs, step=name or kind, function=function),
         on_error=on_error,
         output_schema=output_schema,
         retry=retry,

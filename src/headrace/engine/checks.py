@@ -12,6 +12,7 @@ from headrace.model.handler import ModelHandler
 from headrace.model.loading import import_framework
 from headrace.plan.check import check_plan
 from headrace.plan.nodes import RunInference
+from headrace.plan.side_inputs import broadcasts_of, plan_of
 
 if TYPE_CHECKING:
     from headrace.plan.graph import Plan
@@ -22,6 +23,12 @@ def check(plan: Plan) -> None:
 
     Meanwhile threads import the frameworks of its models (`ModelHandler.preload`), unless there is no input.
     """
+    for broadcast in broadcasts_of(plan).values():
+        _check(plan_of(broadcast))
+    _check(plan)
+
+
+def _check(plan: Plan) -> None:
     _preload(plan)
     check_plan(plan, check_spec=check_spec, check_travel=check_can_travel)
     for node in plan.nodes:

@@ -18,13 +18,16 @@ from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
+from headrace.engine.side_inputs import SideInputs
 from headrace.engine.state import RunState
 from headrace.engine.watchdog import Watchdog
 from headrace.engine.wiring import Wiring
 from headrace.errors import BalanceError, HeadraceError, RunError
 from headrace.metrics.statistics import RunStatistics
+from headrace.model import shared
 from headrace.plan.graph import Plan, nodes_behind
 from headrace.plan.nodes import Collect, Write
+from headrace.plan.rules import optimised
 from headrace.plan.stages import fuse
 from headrace.records.failure import told
 from headrace.sinks.folder import beginning_here
@@ -55,8 +58,18 @@ class Execution:
     `collected` says what of the blocks the caller has had before; those come no more.
     """
 
-    def __init__(self, plan: Plan, options: ExecutionOptions, *, collected: Done | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        options: ExecutionOptions,
+        *,
+        collected: Done | None = None,
+        side_inputs: SideInputs | None = None,
+    ) -> None:
+        """`side_inputs` are given where they are made already."""
         self._plan, self._options, self._collected = plan, options, collected
+        self._given_side_inputs = side_inputs is not None
+        self._side_inputs = side_inputs or SideInputs(plan)
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
         self._memories = Memories(plan)
@@ -82,6 +95,7 @@ class Execution:
         Raises:
             SourceError, SinkError: before anything is written.
         """
+        self._held.enter_context(shared.running())
         self._held.enter_context(holding(Patience(self._options.max_outage_secs, self._state.stopping)))
         try:
             outputs = [output for output in self._plan.outputs if isinstance(output, Write)]
@@ -93,6 +107,9 @@ class Execution:
             for output in outputs:
                 self._committers[id(output)].open(self._input.units.at(output), closed=self._input.closed)
             self._input.record()
+            if not self._given_side_inputs:
+                self._held.callback(self._side_inputs.close)
+                self._side_inputs.build(self._run_aside, needed=not self._is_finished())
         except BaseException:
             self._abort()
             raise
@@ -107,6 +124,7 @@ class Execution:
             committers=self._committers,
             on_split=self._input.note,
             memories=self._memories,
+            side_inputs=self._side_inputs,
             collected=self._collected,
         )
         self._stages = stages = wiring.build()
@@ -181,6 +199,24 @@ class Execution:
             stages=tuple(stage.statistics() for stage in self._stages if stage.stage.kind != "output"),
             sinks=tuple(committer.statistics() for committer in self._committers.values()),
             stalls=() if self._watchdog is None else self._watchdog.stalls(),
+            side_inputs=() if self._given_side_inputs else self._side_inputs.statistics(),
+        )
+
+    # -- side inputs -----------------------------------------------------------------------------------------------
+
+    def _run_aside(self, plan: Plan) -> Iterator[Block]:
+        """Run the plan of a side input; those that it uses itself have been made before."""
+        options = self._options.aside()
+        aside = Execution(optimised(plan, on_error=options.on_error), options, side_inputs=self._side_inputs)
+        try:
+            aside.start()
+            yield from aside.blocks()
+        finally:
+            aside.close()
+
+    def _is_finished(self) -> bool:
+        return all(
+            isinstance(output, Write) and self._committers[id(output)].done.everything for output in self._plan.outputs
         )
 
     # -- outputs ---------------------------------------------------------------------------------------------------

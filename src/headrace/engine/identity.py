@@ -15,11 +15,14 @@ from headrace.plan.data_content import file_digest
 from headrace.plan.fingerprint import Unfingerprintable, fingerprint
 from headrace.plan.graph import nodes_behind
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Union
+from headrace.plan.rules import optimised
+from headrace.plan.side_inputs import plan_of, side_inputs_of
 
 if TYPE_CHECKING:
     from headrace.model.handler import ModelHandler
     from headrace.plan.graph import Plan
-    from headrace.plan.nodes import AnyNode, InferenceSpec, Output
+    from headrace.plan.nodes import AnyNode, Broadcast, InferenceSpec, Output
+    from headrace.sources.source import Source, Split
 
 
 def identity_of(plan: Plan, output: Output) -> JobIdentity:
@@ -43,7 +46,9 @@ def _contents(plan: Plan, node: AnyNode) -> list[tuple[str, Any]]:
     if isinstance(node, MapBatches) and node.step.advisory:
         return []
     if not isinstance(node, Read):
-        return [_content(plan, node)]
+        name = plan.name_of(node)
+        side = [(f"side input {argument} of {name}", SideContent(b)) for argument, b in side_inputs_of(node)]
+        return [_content(plan, node), *side]
     # Apart, since another function may want other columns of the same rows.
     name = plan.name_of(node)
     return [(f"{SOURCE}{name}", (node.shuffle_seed, _settings(node.source))), (f"columns of {name}", node.columns)]
@@ -60,8 +65,11 @@ def answers_identity(spec: InferenceSpec, name: str) -> str:
     inputs = "column" if isinstance(spec.inputs, str) else spec.inputs
     outputs = None if isinstance(spec.output, str) else tuple(spec.output)
     model_id = None if spec.model_id_column is None else spec.handler.model_id
+    settings: Any = (content, inputs, outputs, model_id, dict(spec.inference_args))
+    if spec.side_inputs:
+        settings = (*settings, [(argument, SideContent(broadcast)) for argument, broadcast in spec.side_inputs])
     try:
-        return fingerprint((content, inputs, outputs, model_id, dict(spec.inference_args)))
+        return fingerprint(settings)
     except Unfingerprintable as reason:
         raise PlanError(
             f"step {name!r} cannot keep answers, because whether a later run has the same model cannot be known:"
@@ -88,6 +96,38 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
     if isinstance(node, Shuffle):
         return f"step {name}", ("shuffle", node.seed, node.buffer_rows)
     return f"step {name}", ("union", len(node.upstreams)) if isinstance(node, Union) else "reshuffle"
+
+
+class SideContent:
+    """What decides a side input: its rows, how they are made, and what is built of them."""
+
+    def __init__(self, broadcast: Broadcast) -> None:
+        self._broadcast = broadcast
+
+    def __headrace_fingerprint__(self) -> Any:
+        """Return the digests of all that.
+
+        Raises:
+            Unfingerprintable: something of it has no content.
+        """
+        broadcast = self._broadcast
+        plan = optimised(plan_of(broadcast), on_error="fail")
+        identity = identity_of(plan, plan.outputs[0])
+        if identity.unknown:
+            raise Unfingerprintable("; ".join(f"{name}: {reason}" for name, reason in identity.unknown.items()))
+        rows = [_rows_digest(read.source, split) for read in plan.reads() for split in read.source.splits()]
+        return identity.components, rows, broadcast.build if broadcast.version is None else broadcast.version
+
+
+def _rows_digest(source: Source, split: Split) -> str:
+    """Return the digest of a split's content; one that is as it was is not read again by this process."""
+    key = (type(source), split.label, source.version(split))
+    if key not in _digests:
+        _digests[key] = source.fingerprint(split)
+    return _digests[key]
+
+
+_digests: dict[tuple[type, str, str], str] = {}
 
 
 def _settings(source: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.engine.budget import UNLIMITED
@@ -58,6 +58,17 @@ class ExecutionOptions:
     def hopeless_rows(self) -> float:
         """Failed rows without a success after which a step ends the run; a retry gives its verdict on each row."""
         return math.inf if self.retry_failed else HOPELESS_ROWS
+
+    def aside(self) -> ExecutionOptions:
+        """Return the options for the rows of a side input: all of them are wanted."""
+        return replace(
+            self,
+            on_error="fail",
+            dead_letters=None,
+            retry_failed=False,
+            failure_limit=FailureLimit(),
+            on_change="fail",
+        )
 
     @classmethod
     def of(

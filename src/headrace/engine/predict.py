@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.side_inputs import opened
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
 from headrace.model.calls import TimedCalls
@@ -73,8 +75,11 @@ class PredictTask:
         """Load the model."""
         if self._calls is None and self._spec.timeout_secs is not None:
             self._calls = TimedCalls({0: self._spec.timeout_secs})
+        spec = self._spec
+        if spec.side_inputs:
+            spec = replace(spec, inference_args={**spec.inference_args, **opened(spec.side_inputs)})
         self._predictor = Predictor(
-            self._spec,
+            spec,
             self._stage,
             self._on_error,
             first_rows=FirstRows(enough=self._hopeless_rows),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.engine.attended import Attended
 from headrace.engine.failing import fail_row, stage_error
+from headrace.engine.side_inputs import opened
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import no_rows
 from headrace.errors import HeadraceError
@@ -51,9 +53,10 @@ class StepRunner:
         self.sound = 0
         """Rows that have succeeded, up to the block at work."""
         self._made = self._make(step)
+        self._call = partial(self._made, **self._side_inputs(step)) if step.side_inputs else self._made
         attempts = None if step.retry is None else Attempts(step.retry, pause=resting(calls, pause))
-        self.attended = Attended(self._made, attempts=attempts, calls=calls, step=number)
-        self.function = self._made if attempts is None and calls is None else self._attended()
+        self.attended = Attended(self._call, attempts=attempts, calls=calls, step=number)
+        self.function = self._call if attempts is None and calls is None else self._attended()
 
     def _make(self, step: Step) -> Callable[..., Any]:
         if not inspect.isclass(step.function):
@@ -64,6 +67,10 @@ class StepRunner:
             if setup is not None:
                 setup()
         return cast("Callable[..., Any]", instance)
+
+    def _side_inputs(self, step: Step) -> dict[str, Any]:
+        with self._named("could not get its side inputs"):
+            return opened(step.side_inputs)
 
     def _attended(self) -> Callable[..., Any]:
         return self.attended

@@ -310,7 +310,7 @@ class _MapBatches(StepRunner):
             yield from piece.cut_by_bytes(TARGET_BLOCK_BYTES) if piece.nbytes > 2 * TARGET_BLOCK_BYTES else [piece]
 
     def _attended(self) -> Callable[..., Any]:
-        return self._made  # batches are attended as a whole, below
+        return self._call  # batches are attended as a whole, below
 
     def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         batch = from_user(self.function(to_user(rows, self.step.batch_format)), like=rows.schema)

@@ -42,13 +42,14 @@ if TYPE_CHECKING:
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.processes.supervised import SupervisedReplica
     from headrace.engine.recall import Recall
+    from headrace.engine.side_inputs import SideInputs
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.plan.lanes import Lane
-    from headrace.plan.nodes import AnyNode
+    from headrace.plan.nodes import AnyNode, InferenceSpec
     from headrace.plan.stages import Stage
-    from headrace.plan.steps import OnError
+    from headrace.plan.steps import OnError, Step
     from headrace.records.block import Block
     from headrace.sources.source import Split
 
@@ -72,11 +73,12 @@ class Wiring:
         committers: Mapping[int, Committer],
         on_split: Callable[[Read, int], str | None],
         memories: Memories,
+        side_inputs: SideInputs,
         collected: Done | None = None,
     ) -> None:
         self._plan, self._state, self._options = plan, state, options
         self._splits, self._committers, self._on_split = splits, committers, on_split
-        self._memories = memories
+        self._memories, self._side_inputs = memories, side_inputs
         self._collected = collected
         """What the caller has had before, where rows are collected."""
         self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
@@ -222,6 +224,7 @@ class Wiring:
 
     def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
         name = self._plan.name_of(head)
+        own = self._own_spec
         on_error: OnError = head.on_error or self._options.on_error
         recall: Recall | Gathering | None = self._memories.recall_of(head, on_error=on_error)
         scales = Scales(head.spec, name)
@@ -255,10 +258,10 @@ class Wiring:
                 inbox,
                 handler=head.spec.handler,
                 make_model=(
-                    lambda key, spec: in_process(partial(make, spec, sent_at_once=True))(f"{name}:{key}", Crew())
+                    lambda key, spec: in_process(partial(make, own(spec), sent_at_once=True))(f"{name}:{key}", Crew())
                 )
                 if process
-                else (lambda key, spec: make(spec, pause=self._state.pause)),
+                else (lambda key, spec: make(own(spec), pause=self._state.pause)),
                 in_processes=process,
                 budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
                 **common,
@@ -268,8 +271,8 @@ class Wiring:
             self._state,
             outlet,
             inbox,
-            shared_task=None if process else make(head.spec, pause=self._state.pause),
-            make_process=in_process(partial(make, head.spec, sent_at_once=True)) if process else None,
+            shared_task=None if process else make(own(head.spec), pause=self._state.pause),
+            make_process=in_process(partial(make, own(head.spec), sent_at_once=True)) if process else None,
             **common,
         )
 
@@ -299,15 +302,20 @@ class Wiring:
         )
 
     def _steps(self, stage: Stage) -> Callable[[], Task]:
-        options = self._options
-        return partial(
-            StepChain, stage.steps, options.on_error, hopeless_rows=options.hopeless_rows, pause=self._state.pause
-        )
+        options, steps = self._options, self._own_steps(stage)
+        return partial(StepChain, steps, options.on_error, hopeless_rows=options.hopeless_rows, pause=self._state.pause)
 
     def _steps_in_process(self, stage: Stage) -> MakeProcess:
         options = self._options
-        make = partial(StepChain, stage.steps, options.on_error, hopeless_rows=options.hopeless_rows)
+        make = partial(StepChain, self._own_steps(stage), options.on_error, hopeless_rows=options.hopeless_rows)
         return self._in_process(make, [Terms.of(step) for step in stage.steps])
+
+    def _own_steps(self, stage: Stage) -> list[Step]:
+        """Return the steps as replicas get them: with their side inputs, which are light, in place of plans."""
+        return [replace(step, side_inputs=self._side_inputs.bound(step.side_inputs)) for step in stage.steps]
+
+    def _own_spec(self, spec: InferenceSpec) -> InferenceSpec:
+        return replace(spec, side_inputs=self._side_inputs.bound(spec.side_inputs))
 
     def _in_process(
         self, make_task: Callable[[], Task], terms: Sequence[Terms], *, share: int | None = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ModelStatistics,
         RecallStatistics,
         RunStatistics,
+        SideInputStatistics,
         SinkStatistics,
         SourceStatistics,
         StageStatistics,
@@ -98,7 +99,8 @@ class Report:
             table.append(_stage_row(stage, run.elapsed_secs))
             table += [_step_row(step) for step in stage.steps if step.name != stage.name or _notable(step)]
         table += [_sink_row(sink) for sink in run.sinks]
-        notes = [note for sink in run.sinks for note in _sink_notes(sink)]
+        notes = [side_input_text(side) for side in run.side_inputs]
+        notes += [note for sink in run.sinks for note in _sink_notes(sink)]
         notes += [stall_text(stall) for stall in run.stalls]
         state = "finished in" if run.done else "running for"
         total = f"{state} {duration(run.elapsed_secs)}, {self.rows_per_sec:,.0f} rows/s, "
@@ -198,6 +200,24 @@ def _sink_notes(sink: SinkStatistics) -> list[str]:
     where = f" in {sink.dead_letters_folder}" if sink.dead_letters_folder else ""
     earlier = f", {sink.dead_letters_before:,} of them from earlier runs" if sink.dead_letters_before else ""
     return [f"{count(sink.dead_letters, 'dead letter')}{where}{earlier}"]
+
+
+def side_input_text(side: SideInputStatistics) -> str:
+    """Write how a side input was made, and where it is, for people.
+
+    >>> from headrace.metrics.statistics import SideInputStatistics
+    >>> side_input_text(SideInputStatistics(name="index", rows=2, secs=1, mapped_bytes=3_000_000, process_bytes=700))
+    'side input index: 2 rows, made in 1.0 s; 3.0 MB in memory once a machine, 700 B once a process'
+    >>> side_input_text(SideInputStatistics(name="index", rows=2, failed=1, secs=1, rebuilt="a lock"))
+    'side input index: 2 rows, 1 failed, made in 1.0 s; built once a process, since it cannot be sent (a lock)'
+    """
+    failed = f", {side.failed:,} failed" if side.failed else ""
+    made = f"side input {side.name}: {count(side.rows, 'row')}{failed}, made in {duration(side.secs)}; "
+    if side.rebuilt:
+        return f"{made}built once a process, since it cannot be sent ({side.rebuilt})"
+    places = [(side.mapped_bytes, "machine"), (side.process_bytes, "process")]
+    kept = ", ".join(f"{amount(nbytes)} {{}}once a {place}" for nbytes, place in places if nbytes)
+    return made + kept.replace("{}", "in memory ", 1).replace("{}", "")
 
 
 def stall_text(stall: Stall) -> str:

@@ -200,6 +200,24 @@ class SinkStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SideInputStatistics:
+    """One side input: made before the steps that use it began."""
+
+    name: str
+    rows: int = 0
+    failed: int = 0
+    """Rows that a step of its own set aside."""
+    secs: float = 0.0
+    """How long it took to read the rows and to build the object."""
+    mapped_bytes: int = 0
+    """What all processes that use it have in memory once a machine, as far as they look at it."""
+    process_bytes: int = 0
+    """What each process that uses it has for itself, as it was sent there."""
+    rebuilt: str = ""
+    """Why it could not be sent, so that each process builds it for itself; empty where it could."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
     """A time in which a replica of a stage made no progress; the run goes on all the same."""
 
@@ -229,3 +247,4 @@ class RunStatistics:
     stages: tuple[StageStatistics, ...] = ()
     sinks: tuple[SinkStatistics, ...] = ()
     stalls: tuple[Stall, ...] = ()
+    side_inputs: tuple[SideInputStatistics, ...] = ()

@@ -41,9 +41,10 @@ def check_spec(spec: InferenceSpec, stage: str = "run_inference", columns: Seque
         _check_keyed(spec, spec.handler, stage)
         return
     check_scales(spec, stage)
-    if spec.inference_args and not accepts_inference_args(spec.handler):
+    given = [*spec.inference_args, *(argument for argument, _ in spec.side_inputs)]
+    if given and not accepts_inference_args(spec.handler):
         raise PlanError(
-            f"stage {stage!r} is given inference_args ({', '.join(spec.inference_args)}), but "
+            f"stage {stage!r} is given inference_args ({', '.join(given)}), but "
             f"{type(spec.handler).__name__}.run_inference takes none; add the parameter to it, or leave them out"
         )
     run_check(spec.handler, stage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError
@@ -42,7 +43,8 @@ def check_plan(
             if node.isolation == "process":
                 check_travel(node.spec.handler, f"handler of step {name!r}")
         elif isinstance(node, MapBatches) and (node.isolation == "process" or node.step.kind == "prepare"):
-            check_travel(node.step, f"step {name!r}")  # preparers are light, and workers join where they are busy
+            own = replace(node.step, side_inputs=())  # they do not travel as plans
+            check_travel(own, f"step {name!r}")  # preparers are light, and workers join where they are busy
 
 
 def _check_outputs(plan: Plan) -> None:

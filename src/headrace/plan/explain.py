@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
 from headrace.plan.schemas import columns_after
+from headrace.plan.side_inputs import broadcasts_of, plan_of, side_inputs_of
 from headrace.plan.stages import fuse
 from headrace.records.private import is_private
 
@@ -15,22 +16,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.plan.graph import Plan
-    from headrace.plan.nodes import AnyNode, InferenceSpec
+    from headrace.plan.nodes import AnyNode, Broadcast, InferenceSpec
     from headrace.plan.schemas import Columns
     from headrace.plan.stages import Stage
     from headrace.plan.steps import Step
 
 
 def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
-    """Describe a plan as plain data: `steps` in plan order, `stages` as they will run."""
-    columns = columns_after(plan)
+    """Describe a plan as plain data: `side_inputs` likewise, `steps` in plan order, `stages` as they will run."""
+    columns, broadcasts = columns_after(plan), broadcasts_of(plan)
+    names = {id(broadcast): name for name, broadcast in broadcasts.items()}
     return {
+        "side_inputs": [
+            {"name": name, "given": _given(broadcast), **explain(plan_of(broadcast), cores=cores)}
+            for name, broadcast in broadcasts.items()
+        ],
         "steps": [
             {
                 "name": plan.name_of(node),
                 "node": type(node).__name__,
                 "from": [plan.name_of(up) for up in upstreams(node)],
-                "details": _details(node),
+                "details": _details(node) | _side_inputs(node, names),
                 "schema": _schema(columns[id(node)]),
             }
             for node in plan.nodes
@@ -46,6 +52,14 @@ def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
 def explain_text(plan: Plan, *, cores: int) -> str:
     """Describe a plan for people."""
     found = explain(plan, cores=cores)
+    lines = []
+    for side in found["side_inputs"]:
+        lines.append(f"Side input {side['name']}, made before the rest begins: {side['given']}")
+        lines += [f"  {line}" for line in _lines(side)]
+    return "\n".join([*lines, *_lines(found)])
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
     lines = ["Steps"]
     for step in found["steps"]:
         origin = f" ← {', '.join(step['from'])}" if step["from"] else ""
@@ -56,7 +70,14 @@ def explain_text(plan: Plan, *, cores: int) -> str:
     lines.append("Stages")
     for stage in found["stages"]:
         lines.append(f"  {stage['name']}: {stage['runs_in']}")
-    return "\n".join(lines)
+    return lines
+
+
+def _given(broadcast: Broadcast) -> str:
+    if broadcast.build is None:
+        return "a table, in memory once a machine"
+    build = getattr(broadcast.build, "__name__", type(broadcast.build).__name__)
+    return f"what {build} returns; arrays and indexes in it are in memory once a machine, the rest once a process"
 
 
 def explain_json(plan: Plan, *, cores: int) -> str:
@@ -89,6 +110,11 @@ def _details(node: AnyNode) -> dict[str, Any]:
     if isinstance(node, Write):
         return {"sink": node.sink.name, "if_exists": node.if_exists}
     return {}
+
+
+def _side_inputs(node: AnyNode, names: Mapping[int, str]) -> dict[str, Any]:
+    used = [f"{argument}={names[id(broadcast)]}" for argument, broadcast in side_inputs_of(node)]
+    return {"side inputs": used} if used else {}
 
 
 def _patience(asked: Step | InferenceSpec) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from headrace.records.block import Unit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.plan.nodes import AnyNode, Output
+    from headrace.plan.nodes import AnyNode, Broadcast, Output
 
 
 class Plan:
@@ -27,7 +27,7 @@ class Plan:
             raise PlanError("nothing to run; pass at least one job, as in hr.run(ds.write_parquet('out/'))")
         self.outputs: tuple[Output, ...] = tuple(outputs)
         self.nodes: tuple[AnyNode, ...] = _in_order(self.outputs)
-        self._names = _unique_names(self.nodes)
+        self._names = unique_names(self.nodes)
 
     def name_of(self, node: AnyNode) -> str:
         """Return the node's name, unique in the plan."""
@@ -150,14 +150,14 @@ def _in_order(outputs: Sequence[Output]) -> tuple[AnyNode, ...]:
     return tuple(ordered)
 
 
-def _unique_names(nodes: Sequence[AnyNode]) -> dict[int, str]:
+def unique_names(nodes: Sequence[AnyNode | Broadcast], *, what: str = "step") -> dict[int, str]:
     """Keep names given by hand (twice is an error) and number the automatic ones ("map" → map, map_2, …)."""
     names: dict[int, str] = {}
     taken: dict[str, int] = {}
     for node in nodes:
         if not is_automatic(node.name):
             if node.name in taken:
-                raise PlanError(f"step {node.name!r} appears twice; pass another name= to one of the two calls")
+                raise PlanError(f"{what} {node.name!r} appears twice; pass another name= to one of the two calls")
             taken[node.name] = 1
             names[id(node)] = node.name
     for node in nodes:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
 
     from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
@@ -80,6 +82,8 @@ class InferenceSpec:
     """Whether a step in front makes what the model takes of `inputs`, into the private column for that."""
     model_id_column: str | None = "model_id"
     inference_args: Mapping[str, Any] = field(default_factory=dict)
+    side_inputs: tuple[tuple[str, Any], ...] = ()
+    """More inference_args, by name: a `Broadcast` each, and in the engine where its object is to be had."""
     limits: BatchLimits = BatchLimits()
     key_column: str | None = None
     """Column that names the model, where the handler is a `KeyedModelHandler`."""
@@ -165,6 +169,21 @@ class Collect:
 
     name: str
     upstream: Node
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Broadcast:
+    """Rows, and what is built of them, that are complete before the steps that use them begin.
+
+    It ends a plan of its own; steps name it among their `side_inputs`.
+    """
+
+    name: str
+    upstream: Node
+    build: Callable[[pa.Table], Any] | None = None
+    """None: the steps get the rows as a table."""
+    version: str | None = None
+    """Stands for the content of `build` in the identity of jobs."""
 
 
 Node: TypeAlias = Read | MapBatches | RunInference | Limit | Shuffle | Union | Reshuffle

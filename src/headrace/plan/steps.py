@@ -35,6 +35,8 @@ class Step:
     args: tuple[Any, ...] = ()
     """Arguments for the class's constructor."""
     kwargs: tuple[tuple[str, Any], ...] = ()
+    side_inputs: tuple[tuple[str, Any], ...] = ()
+    """Further arguments of each call, by name: a `Broadcast` each, and in the engine where its object is to be had."""
     batch_format: BatchFormat = "rows"
     batch_size: int | None = None
     row_wise: bool = False

@@ -1,0 +1,159 @@
+"""Side inputs of a run: their rows gathered, their objects built, and handed to every process that uses them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.engine.mapped import save
+from headrace.engine.scratch_folder import ScratchFolder
+from headrace.engine.spool import MappedTable, Spool
+from headrace.errors import HeadraceError, SideInputError
+from headrace.metrics.statistics import SideInputStatistics
+from headrace.model.shared import shared
+from headrace.plan.schemas import known_schema
+from headrace.plan.side_inputs import broadcasts_of, plan_of
+from headrace.records.failure import told
+from headrace.records.types import TypeQuarrelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from headrace.plan.graph import Plan
+    from headrace.plan.nodes import Broadcast
+    from headrace.records.block import Block
+
+_log = logging.getLogger("headrace.side_inputs")
+
+
+class SideData(Protocol):
+    """Where a side input is to be had: light, and sent to worker processes with the step that uses it."""
+
+    @property
+    def key(self) -> str: ...
+
+    def load(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """An object that cannot be sent: each process builds it of the rows, which it maps."""
+
+    table: MappedTable
+    build: Callable[[Any], Any]
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others of this machine."""
+        return self.table.path
+
+    def load(self) -> Any:
+        """Build it."""
+        return self.build(self.table.load())
+
+
+@dataclass(frozen=True, slots=True)
+class Unneeded:
+    """Stands for a side input of a run that has nothing to do."""
+
+    key: str = "unneeded"
+
+    def load(self) -> Any:
+        """Return nothing: no row will be there for it."""
+        return None
+
+
+def opened(side_inputs: Sequence[tuple[str, SideData]]) -> dict[str, Any]:
+    """Return the objects by argument; those of one process are the same for all that use them."""
+    return {argument: shared(data.load, key=_key(data)) for argument, data in side_inputs}
+
+
+class SideInputs:
+    """The side inputs of one plan: `build` before its stages are made, `close` when they have ended."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._broadcasts = broadcasts_of(plan)
+        self._data: dict[int, SideData] = {}
+        self._statistics: list[SideInputStatistics] = []
+        self._held = ExitStack()
+
+    def build(self, run: Callable[[Plan], Iterator[Block]], *, needed: bool = True) -> None:
+        """Make them one after another; `run` runs a plan and yields its blocks in the order of the input.
+
+        Raises:
+            SideInputError: one cannot be made.
+        """
+        if not self._broadcasts:
+            return
+        if not needed:
+            self._data = {id(broadcast): Unneeded() for broadcast in self._broadcasts.values()}
+            return
+        folder = ScratchFolder()
+        self._held.callback(folder.close)
+        for number, (name, broadcast) in enumerate(self._broadcasts.items()):
+            place = folder.path / str(number)
+            place.mkdir()
+            try:
+                self._make(name, broadcast, run, place)
+            except (HeadraceError, OSError, TypeQuarrelError) as error:
+                why = str(error) if isinstance(error, HeadraceError) else told(error)
+                raise SideInputError(f"side input {name!r} cannot be made: {why}") from error
+
+    def bound(self, side_inputs: Sequence[tuple[str, Broadcast]]) -> tuple[tuple[str, SideData], ...]:
+        """Return where each of a step's side inputs is to be had."""
+        return tuple((argument, self._data[id(broadcast)]) for argument, broadcast in side_inputs)
+
+    def statistics(self) -> tuple[SideInputStatistics, ...]:
+        """Return a snapshot of those that are made."""
+        return tuple(self._statistics)
+
+    def close(self) -> None:
+        """Remove the files. Whoever has mapped them keeps them as long as he likes."""
+        self._held.close()
+
+    def _make(self, name: str, broadcast: Broadcast, run: Callable[[Plan], Iterator[Block]], place: Path) -> None:
+        began = time.perf_counter()
+        plan, spool, failed = plan_of(broadcast), Spool(place), 0
+        for block in run(plan):
+            spool.add(block.batch)
+            failed += len(block.failures)
+        table = spool.finish(empty=known_schema(plan, plan.outputs[0].upstream))
+        _log.info("side input %s: %d rows are there", name, spool.rows)
+        made = SideInputStatistics(name=name, rows=spool.rows, failed=failed)
+        if broadcast.build is None:
+            self._data[id(broadcast)] = table
+            made = replace(made, mapped_bytes=os.path.getsize(table.path))
+        else:
+            built = _call(broadcast.build, table)
+            try:
+                saved = save(built, place / "object")
+            except OSError:
+                raise
+            except Exception as error:  # objects may raise anything here
+                self._data[id(broadcast)] = Rebuilt(table, broadcast.build)
+                made = replace(made, rebuilt=told(error))
+            else:
+                self._data[id(broadcast)] = saved
+                made = replace(made, mapped_bytes=saved.mapped_bytes, process_bytes=saved.process_bytes)
+                spool.discard()
+            if made.process_bytes >= made.mapped_bytes:  # what is there is as good as what could be mapped
+                shared(lambda: built, key=_key(self._data[id(broadcast)]))
+        self._statistics.append(replace(made, secs=time.perf_counter() - began))
+
+
+def _key(data: SideData) -> tuple[str, str]:
+    return "side input", data.key
+
+
+def _call(build: Callable[[Any], Any], table: MappedTable) -> Any:
+    try:
+        return build(table.load())
+    except (HeadraceError, OSError):
+        raise
+    except Exception as error:
+        raise SideInputError(f"its build function failed: {told(error)}") from error
