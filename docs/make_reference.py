@@ -36,6 +36,7 @@ from headrace.handlers.xgboost import XGBoostModelHandler
 from headrace.metrics import statistics
 from headrace.metrics.report import Report
 from headrace.model.handler import ModelHandler
+from headrace.model.vector_index import VectorIndex
 from headrace.runners.result import RunResult
 from headrace.sinks.sink import PartWriter, Sink
 from headrace.sources.source import Source, Split
@@ -58,6 +59,7 @@ STATISTICS = [
     statistics.ModelStatistics,
     statistics.RecallStatistics,
     statistics.SinkStatistics,
+    statistics.SideInputStatistics,
 ]
 
 
@@ -68,7 +70,7 @@ def pages() -> dict[str, str]:
         "dataset.md": _page(
             "Dataset",
             "Steps return a new dataset; nothing runs before it must.",
-            [headrace.Dataset, Iteration, headrace.Retry],
+            [headrace.Dataset, Iteration, headrace.Retry, headrace.SideInput, VectorIndex, headrace.shared],
         ),
         "jobs.md": _page("Jobs", "Running, and what a run leaves.", [headrace.Job, headrace.run, RunResult, Report]),
         "statistics.md": _page("Statistics", "What a run did, as frozen values.", STATISTICS),

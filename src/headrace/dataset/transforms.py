@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from headrace.dataset.batch_limits import batch_limits
-from headrace.dataset.inference import check_trouble
-from headrace.dataset.scope import composite, named_after, step_name
+from headrace.dataset.function_step import function_step
+from headrace.dataset.scope import composite, step_name
 from headrace.dataset.side_by_side import infer
-from headrace.dataset.side_input import checked_side_inputs
 from headrace.errors import PlanError
 from headrace.plan.columns import Drop, Rename, Select
 from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, Shuffle, Union
@@ -65,7 +64,7 @@ class Transforms:
         >>> hr.from_items([{"a": 1}, {"a": 2}]).map(lambda r: {"b": r["a"] * 10}).take(2)
         [{'b': 10}, {'b': 20}]
         """
-        step = _step(
+        step = function_step(
             "map",
             function,
             args,
@@ -102,7 +101,7 @@ class Transforms:
         >>> hr.from_items([{"n": 2}, {"n": 0}]).flat_map(lambda r: ({"i": i} for i in range(r["n"]))).take(5)
         [{'i': 0}, {'i': 1}]
         """
-        step = _step(
+        step = function_step(
             "flat_map",
             function,
             args,
@@ -138,7 +137,7 @@ class Transforms:
         >>> hr.range(5).filter(lambda r: r["id"] > 2).take(5)
         [{'id': 3}, {'id': 4}]
         """
-        step = _step(
+        step = function_step(
             "filter",
             function,
             args,
@@ -186,7 +185,7 @@ class Transforms:
         if batch_format not in ("numpy", "pyarrow", "pandas", "rows"):
             raise PlanError(f"batch_format is {batch_format!r}; use 'numpy', 'pyarrow', 'pandas' or 'rows'")
         batch_size = whole_number("batch_size", batch_size, optional=True)
-        step = _step(
+        step = function_step(
             "map_batches",
             function,
             args,
@@ -226,7 +225,7 @@ class Transforms:
         >>> hr.range(2).add_column("next", lambda r: r["id"] + 1).take(2)
         [{'id': 0, 'next': 1}, {'id': 1, 'next': 2}]
         """
-        step = _step(
+        step = function_step(
             "add_column",
             function,
             (),
@@ -462,45 +461,6 @@ class Transforms:
 
     def _with(self, node: Node) -> Self:
         return type(self)(node)
-
-
-def _step(
-    kind: Any,
-    function: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    on_error: Any,
-    output_schema: pa.Schema | None,
-    version: str | None,
-    name: str | None,
-    *,
-    retry: Any,
-    timeout_secs: Any,
-    side_inputs: Any,
-    **more: Any,
-) -> Step:
-    if not callable(function):
-        raise PlanError(f"{kind} takes a function or a class, not {type(function).__name__}")
-    if not isinstance(function, type) and callable(getattr(function, "setup", None)):
-        raise PlanError(
-            f"{kind} was given an object with setup(), which is called where a replica begins; pass the class, and "
-            f"what its constructor takes as args= and kwargs=: {kind}({type(function).__name__}, args=[...])"
-        )
-    timeout_secs = check_trouble(on_error, retry, timeout_secs)
-    return Step(
-        name=step_name(name, named_after(kind, function)),
-        kind=kind,
-        function=function,
-        args=tuple(args),
-        kwargs=tuple((kwargs or {}).items()),
-        side_inputs=checked_side_inputs(side_inputs, step=name or kind, function=function),
-        on_error=on_error,
-        output_schema=output_schema,
-        retry=retry,
-        timeout_secs=timeout_secs,
-        version=version,
-        **more,
-    )
 
 
 def _names(columns: tuple[Any, ...]) -> tuple[str, ...]:
