@@ -274,6 +274,22 @@ def test_a_job_goes_on_with_side_data_of_the_same_content(tmp_path):
     assert again.statistics.side_inputs == ()  # nothing to do
 
 
+def test_new_files_of_a_finished_job_have_their_side_input(tmp_path):
+    side, folder = write_side(tmp_path / "names.csv"), tmp_path / "in"
+    folder.mkdir()
+
+    def run():
+        names = {"names": hr.read_csv(str(side)).broadcast(by_code)}
+        rows = hr.read_csv(str(folder)).map(lambda row, names: {"name": names[row["code"]]}, side_inputs=names)
+        return rows.write_json(tmp_path / "out").run()
+
+    (folder / "a.csv").write_text("code\nfi\n")
+    assert run().rows_written == 1
+    (folder / "b.csv").write_text("code\nde\n")
+    assert run().rows_written == 1
+    assert [row["name"] for row in hr.read_json(str(tmp_path / "out")).take(5)] == ["Finland", "Germany"]
+
+
 def test_other_side_data_is_another_job(tmp_path):
     side = write_side(tmp_path / "names.csv")
     job_over(tmp_path, side).run()

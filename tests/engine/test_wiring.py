@@ -6,6 +6,7 @@ from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch
 from headrace.engine.options import ExecutionOptions
 from headrace.engine.output_stage import WriteStage
+from headrace.engine.side_inputs import SideInputs
 from headrace.engine.state import RunState
 from headrace.engine.wiring import Wiring
 from headrace.plan.graph import Plan
@@ -41,6 +42,7 @@ def owned(*jobs) -> list[set[str]]:
         committers={id(job.node): OpenOutput() for job in jobs},
         on_split=lambda read, index: None,
         memories=Memories(plan),
+        side_inputs=SideInputs(plan),
     )
     writes = [stage for stage in wiring.build() if isinstance(stage, WriteStage)]
     by_node = {id(stage.stage.head): stage._owned for stage in writes}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.side_inputs import opened
+from headrace.engine.side_data import opened
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
 from headrace.model.calls import TimedCalls

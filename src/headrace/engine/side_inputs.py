@@ -6,12 +6,13 @@ import logging
 import os
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.mapped import save
 from headrace.engine.scratch_folder import ScratchFolder
-from headrace.engine.spool import MappedTable, Spool
+from headrace.engine.side_data import Rebuilt, Unneeded, key_of
+from headrace.engine.spool import Spool
 from headrace.errors import HeadraceError, SideInputError
 from headrace.metrics.statistics import SideInputStatistics
 from headrace.model.shared import shared
@@ -24,53 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from headrace.engine.side_data import SideData
+    from headrace.engine.spool import MappedTable
     from headrace.plan.graph import Plan
     from headrace.plan.nodes import Broadcast
     from headrace.records.block import Block
 
 _log = logging.getLogger("headrace.side_inputs")
-
-
-class SideData(Protocol):
-    """Where a side input is to be had: light, and sent to worker processes with the step that uses it."""
-
-    @property
-    def key(self) -> str: ...
-
-    def load(self) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """An object that cannot be sent: each process builds it of the rows, which it maps."""
-
-    table: MappedTable
-    build: Callable[[Any], Any]
-
-    @property
-    def key(self) -> str:
-        """What tells it from all others of this machine."""
-        return self.table.path
-
-    def load(self) -> Any:
-        """Build it."""
-        return self.build(self.table.load())
-
-
-@dataclass(frozen=True, slots=True)
-class Unneeded:
-    """Stands for a side input of a run that has nothing to do."""
-
-    key: str = "unneeded"
-
-    def load(self) -> Any:
-        """Return nothing: no row will be there for it."""
-        return None
-
-
-def opened(side_inputs: Sequence[tuple[str, SideData]]) -> dict[str, Any]:
-    """Return the objects by argument; those of one process are the same for all that use them."""
-    return {argument: shared(data.load, key=_key(data)) for argument, data in side_inputs}
 
 
 class SideInputs:
@@ -142,12 +103,8 @@ class SideInputs:
                 made = replace(made, mapped_bytes=saved.mapped_bytes, process_bytes=saved.process_bytes)
                 spool.discard()
             if made.process_bytes >= made.mapped_bytes:  # what is there is as good as what could be mapped
-                shared(lambda: built, key=_key(self._data[id(broadcast)]))
+                shared(lambda: built, key=key_of(self._data[id(broadcast)]))
         self._statistics.append(replace(made, secs=time.perf_counter() - began))
-
-
-def _key(data: SideData) -> tuple[str, str]:
-    return "side input", data.key
 
 
 def _call(build: Callable[[Any], Any], table: MappedTable) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.engine.attended import Attended
 from headrace.engine.failing import fail_row, stage_error
-from headrace.engine.side_inputs import opened
+from headrace.engine.side_data import opened
 from headrace.engine.task import StepCounts
 from headrace.engine.user_batches import no_rows
 from headrace.errors import HeadraceError
