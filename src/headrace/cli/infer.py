@@ -86,6 +86,9 @@ class Request:
     weight_column: str | None
     concurrency: int | None
     isolation: str | None
+    model_copies: int | None
+    large_model: bool
+    idle_timeout_secs: float | None
     attempts: int | None
     cache: str | None
     durability: str | None
@@ -131,6 +134,11 @@ class Request:
 @click.option("--weight-column", metavar="COLUMN", help="Weigh rows by COLUMN.")
 @click.option("--concurrency", type=ONE_OR_MORE, metavar="N", help="Batches in flight.")
 @click.option("--isolation", type=click.Choice(["thread", "process"]), help="Where the model lives.")
+@click.option("--model-copies", type=ONE_OR_MORE, metavar="N", help="Copies of the model for all batches in flight.")
+@click.option("--large-model", is_flag=True,
+              help="One copy of the model in a process of its own, whatever the concurrency.")  # fmt: skip
+@click.option("--idle-timeout-secs", type=click.FloatRange(min=0, min_open=True), metavar="SECS",
+              help="A model that has had no batch for so long leaves memory until it is needed.")  # fmt: skip
 @click.option("--cache", metavar="FOLDER",
               help="Keep answers in FOLDER; equal inputs are computed once, in all runs together.")  # fmt: skip
 @click.option("--durability", type=click.Choice(["range", "row"]),
@@ -255,6 +263,9 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "weight_fn": request.weight_column,
         "concurrency": request.concurrency,
         "isolation": request.isolation,
+        "model_copies": request.model_copies,
+        "large_model": request.large_model,
+        "idle_timeout_secs": request.idle_timeout_secs,
         "cache": None if request.cache is None else PredictionCache(request.cache),
         "durability": request.durability,
         "timeout_secs": request.timeout_secs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.dataset.hosting import hosting
 from headrace.dataset.scope import step_name
 from headrace.dataset.side_input import checked_side_inputs
 from headrace.errors import PlanError, RowError
@@ -15,7 +16,7 @@ from headrace.model.keyed import KeyedModelHandler, MemoryBudget
 from headrace.model.preparing import Preparing
 from headrace.plan.columns import Drop
 from headrace.plan.nodes import InferenceSpec, MapBatches, Node, RunInference
-from headrace.plan.numbers import number, whole_number
+from headrace.plan.numbers import number
 from headrace.plan.retry import Retry
 from headrace.plan.steps import Step
 from headrace.records.private import INPUT, KEY, PREPARED, WEIGHT
@@ -66,20 +67,26 @@ def build_inference(
     version: str | None,
     name: str | None,
     memory_budget: Any = None,
+    model_copies: Any = None,
+    large_model: Any = False,
+    idle_timeout_secs: Any = None,
 ) -> Node:
     """Return the node at the end of the composition; `weigh` fills the column that `limits` names."""
     label = step_name(name, "run_inference")
     keyed = handler if isinstance(handler, KeyedModelHandler) else None
     memory_budget = _models_budget(memory_budget, keyed, isolation)
-    if isolation not in ("auto", "thread", "process"):
-        raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
-    concurrency = whole_number("concurrency", concurrency, of="batches in flight")
     timeout_secs = check_trouble(on_error, retry, timeout_secs)
     hints = _hints(**hints)
     _check_memory(durability, cache)
-    if isolation == "auto":
-        # A thread that hangs cannot be ended, nor does one give its memory back.
-        isolation = "thread" if timeout_secs is None and memory_budget is None else "process"
+    hosted = hosting(
+        isolation=isolation,
+        concurrency=concurrency,
+        model_copies=model_copies,
+        large_model=large_model,
+        idle_timeout_secs=idle_timeout_secs,
+        gives_back=timeout_secs is not None or memory_budget is not None,
+        several=keyed is not None,
+    )
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
     if before:
@@ -111,8 +118,10 @@ def build_inference(
             timeout_secs=timeout_secs,
             version=version,
         ),
-        concurrency=concurrency,
-        isolation=isolation,
+        concurrency=hosted.concurrency,
+        isolation=hosted.isolation,
+        copies=hosted.copies,
+        idle_timeout_secs=hosted.idle_timeout_secs,
         on_error=on_error,
         hints=hints,
         durability=durability,

@@ -287,6 +287,9 @@ class Transforms:
         num_gpus: float | None = None,
         accelerator: str | None = None,
         min_ram: str | None = None,
+        model_copies: int | None = None,
+        large_model: bool = False,
+        idle_timeout_secs: float | None = None,
         durability: Durability = "range",
         cache: PredictionCache | None = None,
         memory_budget: MemoryBudget | Literal["auto"] | None = None,
@@ -329,6 +332,11 @@ class Transforms:
             num_gpus: accelerators that the step needs, for runners that place it.
             accelerator: kind of accelerator, likewise.
             min_ram: memory that the step needs, likewise.
+            model_copies: so many copies of the model for all batches in flight together, in this process or, with
+                isolation="process", in as many of their own.
+            large_model: one copy (or `model_copies`) in a process of its own, whatever the `concurrency`; steps that
+                ask the same model in the same way share it.
+            idle_timeout_secs: a model that has had no batch for so long leaves memory until it is needed.
             durability: with "row" each answer is on the disk once it is made, for rows that cost seconds or money.
             cache: where answers to equal inputs are kept, so that they are computed once; see `PredictionCache`.
             memory_budget: what the models of a `KeyedModelHandler` may take together; they take turns within it.
@@ -375,6 +383,9 @@ class Transforms:
             version=version,
             name=name,
             memory_budget=memory_budget,
+            model_copies=model_copies,
+            large_model=large_model,
+            idle_timeout_secs=idle_timeout_secs,
         )
         return self._with(node)
 

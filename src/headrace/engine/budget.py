@@ -89,7 +89,7 @@ class Budget:
             )
         rows_bytes -= models
         rows_bytes -= WORKER_BYTES * sum(
-            stage.replicas
+            _processes(stage)
             for stage in stages
             if stage.isolation == "process" and models_bytes(stage.head, limit_bytes) is None
         )
@@ -112,6 +112,12 @@ class Budget:
             readers=readers,
             workers=workers,
         )
+
+
+def _processes(stage: Stage) -> int:
+    """Return how many worker processes a stage has that runs in such."""
+    copies = stage.head.copies if isinstance(stage.head, RunInference) else None
+    return stage.replicas if copies is None else copies
 
 
 def models_bytes(node: AnyNode, limit_bytes: int) -> int | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.budget import models_bytes
 from headrace.engine.channel import Channel, Gate
+from headrace.engine.copied_stage import CopiedModelStage
+from headrace.engine.copies import Copies
 from headrace.engine.gathering import Gathering
 from headrace.engine.keyed_stage import KeyedModelStage
 from headrace.engine.model_stage import ModelStage
@@ -19,6 +21,7 @@ from headrace.engine.predict import PredictTask
 from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.terms import Terms
 from headrace.engine.read_stage import ReadStage
+from headrace.engine.same_model import same_model
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
 from headrace.errors import StageError
@@ -87,6 +90,7 @@ class Wiring:
         state.on_stop(self._gate.cancel)
         self._fused = [_within(budget, stage) for stage in stages]
         self._inboxes: dict[int, Channel] = {}
+        self._copies: list[tuple[RunInference, OnError, Copies]] = []
         self._runs: dict[int, StageRun] = {}
         """By the node at a stage's head."""
 
@@ -248,8 +252,17 @@ class Wiring:
             "recall": recall,
         }
         terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
-        in_process = partial(self._in_process, terms=[terms], share=stage.replicas)
+        in_process = partial(self._in_process, terms=[terms], share=head.copies or stage.replicas)
         process = stage.isolation == "process"
+        if head.copies is not None:
+            copies = self._copies_of(
+                head,
+                on_error if recall is None else "dead_letter",
+                (lambda number: in_process(partial(make, head.spec, sent_at_once=True))(f"{name}#{number}", Crew()))
+                if process
+                else (lambda _: make(head.spec, pause=self._state.pause)),
+            )
+            return CopiedModelStage(stage, self._state, outlet, inbox, copies=copies, **common)
         if isinstance(head.spec.handler, KeyedModelHandler):
             return KeyedModelStage(
                 stage,
@@ -275,6 +288,16 @@ class Wiring:
             make_process=in_process(partial(make, own(head.spec), sent_at_once=True)) if process else None,
             **common,
         )
+
+    def _copies_of(self, node: RunInference, on_error: OnError, make: Callable[[int], Task]) -> Copies:
+        """Return the copies of a model: those of another step that asks the same one in the same way, or new ones."""
+        for other, others, copies in self._copies:
+            if others == on_error and same_model(node, other):
+                return copies
+        assert node.copies is not None
+        copies = Copies(make, node.copies, exclusive=node.isolation == "process", idle_secs=node.idle_timeout_secs)
+        self._copies.append((node, on_error, copies))
+        return copies
 
     def _journals_behind(self, node: AnyNode) -> list[Journal]:
         outputs = [o for o in self._plan.outputs if isinstance(o, Write) and node in nodes_behind(self._plan, o)]

@@ -132,6 +132,12 @@ def _model_details(node: RunInference) -> dict[str, Any]:
     details: dict[str, Any] = {"handler": type(spec.handler).__name__}
     if spec.key_column is not None:
         details["model"] = "by a function" if is_private(spec.key_column) else f"by {spec.key_column}"
+    if node.copies is not None:
+        processes = "one worker process" if node.copies == 1 else "worker processes, one each"
+        where = "this process" if node.isolation == "thread" else processes
+        details["copies of the model"] = f"{node.copies}, in {where}"
+    if node.idle_timeout_secs is not None:
+        details["idle_timeout_secs"] = node.idle_timeout_secs
     if node.memory_budget is not None:
         details["memory of models"] = node.memory_budget.cpu or "half of the run's memory limit"
     if isinstance(spec.inputs, Mapping):
@@ -157,7 +163,7 @@ def _runs_in(stage: Stage) -> str:
     if stage.kind == "output":
         return "one thread that commits in the order of the input"
     many = "1 thread" if stage.replicas == 1 else f"{stage.replicas} threads"
-    if stage.isolation == "process":
+    if stage.isolation == "process" and not (isinstance(stage.head, RunInference) and stage.head.copies is not None):
         return "1 worker process" if stage.replicas == 1 else f"{stage.replicas} worker processes"
     if stage.max_process_replicas:
         return f"{many}; worker processes join if it proves heavy"

@@ -106,6 +106,10 @@ class RunInference:
     concurrency: int = 1
     """Batches in flight. With isolation "thread" they share one model, with "process" each has its own copy."""
     isolation: Isolation = "thread"
+    copies: int | None = None
+    """Copies of the model, which the batches in flight share; None: as the isolation says."""
+    idle_timeout_secs: float | None = None
+    """After so long without a batch a copy leaves memory until it is needed."""
     on_error: OnError | None = None
     hints: Mapping[str, Any] = field(default_factory=dict)
     """num_gpus, accelerator, min_ram: what runners translate into resource requests."""

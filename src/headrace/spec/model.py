@@ -163,6 +163,9 @@ class InferStep(SpecModel):
     num_gpus: NotNegative | None = None
     accelerator: str | None = None
     min_ram: Bytes | None = None
+    model_copies: Positive | None = None
+    large_model: bool | None = None
+    idle_timeout_secs: AboveZero | None = None
     durability: Literal["range", "row"] | None = None
     cache: Cache | None = None
     memory_budget: Literal["auto"] | Bytes | None = Field(
