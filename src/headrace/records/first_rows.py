@@ -42,11 +42,13 @@ class FirstRows:
         """Say whether enough rows have failed and none has `succeeded`."""
         return not succeeded and self._kinds.total() >= self.enough
 
-    def stop(self, stage: str) -> TooManyFailuresError:
+    def stop(self, stage: str, *, succeeded: int = 0) -> TooManyFailuresError:
         """Return the error that ends the run."""
         kinds = ", ".join(f"{count:,} with {kind}" for kind, count in self._kinds.most_common(3))
         why = f" ({kinds})" if len(self._kinds) > 1 else ""
+        count = self._kinds.total()
+        rows = f"{count:,} of the first {count + succeeded:,} rows" if succeeded else f"all of the first {count:,} rows"
         return TooManyFailuresError(
-            f"step {stage!r}: all of the first {self._kinds.total():,} rows failed{why}, so going on is pointless; the "
+            f"step {stage!r}: {rows} failed{why}, so going on is pointless; the "
             f"last one with {self._last}. Mend the step or its input and start again"
         )

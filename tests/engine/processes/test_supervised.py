@@ -86,8 +86,8 @@ class Mortal:
         self.chain.close()
 
 
-def supervised(make, terms=None) -> SupervisedReplica:
-    return SupervisedReplica(make, terms=terms or [Terms(name="map")], crew=Crew())
+def supervised(make, terms=None, **options) -> SupervisedReplica:
+    return SupervisedReplica(make, terms=terms or [Terms(name="map")], crew=Crew(), **options)
 
 
 def worked_through(chain, blocks, deaths):
@@ -167,18 +167,64 @@ def test_killed_before_it_is_open_it_does_not_open() -> None:
 class Deadly(Mortal):
     """Dies in each row, which its parent then refuses."""
 
+    def __init__(self, *, every=1, blocks=None, timed_out=False) -> None:
+        """`blocks` begins with whether it dies in the next block; None: in all."""
+        super().__init__([], iter(()))
+        self.every, self.blocks, self.timed_out = every, blocks or itertools.repeat(True), timed_out
+
     def process(self, work, sentences):
-        refused = sum(call.rows == 1 for call in sentences)
-        error = WorkerCrashedError("died")
-        error.call, error.how = Call(0, refused, 0, 1), "died"
-        raise error
-        yield
+        block = work.block() if isinstance(work, Parcel) else work
+        row = sum(call.rows == 1 for call in sentences) * self.every
+        if row < block.num_rows and next(self.blocks):
+            error = WorkerCrashedError("died")
+            error.call, error.how, error.timed_out = Call(0, row, 0, 1), "died", self.timed_out
+            raise error
+        yield block
 
 
 def test_where_the_first_rows_all_kill_the_run_ends() -> None:
-    replica = supervised(lambda: Deadly([], iter(())))
+    replica = supervised(Deadly)
     with pytest.raises(TooManyFailuresError, match="all of the first 10 rows failed.*RowCrash"):
         list(replica.process(tasks.block_of(100)))
+
+
+def test_where_rows_between_them_are_answered_those_that_kill_cost_themselves_alone() -> None:
+    replica = supervised(lambda: Deadly(every=2))
+    (block,) = replica.process(tasks.block_of(60))
+    assert block.num_rows == 60
+    assert replica.restarts == 60  # each of 30 rows has killed two
+
+
+def slow_to_start(every: int = 1, blocks=None) -> SupervisedReplica:
+    """Make a replica whose worker takes 5 s to start, for calls that may take 0.1 s."""
+    times = itertools.count(0, 5.0)
+    terms = [Terms(name="map", timeout_secs=0.1)]
+    return supervised(lambda: Deadly(every=every, blocks=blocks, timed_out=True), terms, clock=lambda: next(times))
+
+
+def test_where_starts_are_dearer_than_calls_may_be_three_rows_are_enough() -> None:
+    replica = slow_to_start()
+    replica.open()
+    with pytest.raises(
+        TooManyFailuresError, match=r"all of the first 3 rows .*worker took 5\.0 s to start.*timeout_secs"
+    ):
+        list(replica.process(tasks.block_of(100)))
+    assert replica.restarts == 3
+
+
+def test_nor_do_a_few_rows_that_are_in_time_keep_such_a_run_going() -> None:
+    replica = slow_to_start(blocks=itertools.chain([False], itertools.repeat(True)))
+    replica.open()
+    assert [block.num_rows for block in replica.process(tasks.block_of(7))] == [7]
+    with pytest.raises(TooManyFailuresError, match=r"10 of the first 17 rows failed"):
+        list(replica.process(tasks.block_of(100)))
+
+
+def test_a_run_most_of_whose_rows_are_in_time_goes_on() -> None:
+    replica = slow_to_start(every=3)
+    replica.open()
+    assert sum(block.num_rows for block in replica.process(tasks.block_of(90))) == 90
+    assert replica.restarts == 30
 
 
 class MortalWhenDone(Mortal):

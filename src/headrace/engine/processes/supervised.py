@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.channel import Cancelled
+from headrace.engine.processes.killers import Killers, Price
 from headrace.engine.processes.suspects import Suspects
 from headrace.engine.processes.terms import settled
 from headrace.engine.processes.undelivered import Undelivered
 from headrace.engine.task import StepCounts
 from headrace.errors import WorkerCrashedError
 from headrace.metrics.statistics import merged
-from headrace.records.first_rows import FirstRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 IDLE_DEATHS = 3
 """So many deaths one after another outside of any call (at the start, between blocks) end the run."""
-
-KILLERS = 10
-"""If so many rows have killed or hung their workers and none has succeeded, going on is pointless."""
 
 _log = logging.getLogger("headrace.engine")
 
@@ -50,13 +47,18 @@ class SupervisedReplica:
         terms: Sequence[Terms],
         crew: Crew,
         pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make` makes a replica that is not open yet; `terms` are those of the task's steps, in their order."""
-        self._make, self._terms, self._crew, self._pause = make, tuple(terms), crew, pause
+        self._make, self._terms, self._crew, self._pause, self._clock = make, tuple(terms), crew, pause, clock
         self._replica = make()
         self._stopped = False
         self._idle_deaths = 0
-        self._killers = FirstRows(enough=KILLERS)
+        self._killers = Killers()
+        self._delivered = 0
+        """Rows that have gone on."""
+        self._start_secs = 0.0
+        """How long the last worker took to start and to open its task."""
         self._past_counts: dict[str, StepCounts] = {}
         self._past_statistics: list[Any] = []
         self.restarts = 0
@@ -101,12 +103,13 @@ class SupervisedReplica:
                         undelivered.settle()
                         kept, begun = counts, True
                     self._idle_deaths = 0
+                    self._delivered += fresh.num_rows
                     yield fresh
                     del fresh
             except WorkerCrashedError as error:
                 work = undelivered.rest_of(parcel.block())
                 self._keep(kept, rows_left=work.num_rows if begun else 0)
-                self._outlive(error, suspects)
+                self._outlive(error, suspects, answered=suspects.sound_before(error.call, work.ordinal_array()))
                 self._started()
                 if work.start == work.end and not work.num_rows:
                     return  # it died with all that it had to give delivered
@@ -153,14 +156,16 @@ class SupervisedReplica:
     def _started(self) -> None:
         """Start the worker, again if it dies at that."""
         while True:
+            began = self._clock()
             try:
                 self._replica.open()
+                self._start_secs = self._clock() - began
                 return
             except WorkerCrashedError as error:
                 self._outlive(error, Suspects())
 
-    def _outlive(self, error: WorkerCrashedError, suspects: Suspects) -> None:
-        """Find out what a worker died of, and have another one ready to be started."""
+    def _outlive(self, error: WorkerCrashedError, suspects: Suspects, *, answered: int = 0) -> None:
+        """Find out what a worker died of, having `answered` some rows, and have another one ready to be started."""
         if self._stopped:
             raise Cancelled
         _log.warning("a worker is started again: %s", error)
@@ -174,13 +179,13 @@ class SupervisedReplica:
         if error.out_of_memory and self._crew.shrink():
             self._crew.wait_for_room()
         elif error.call is not None:
-            self._blame(error, suspects)
+            self._blame(error, suspects, self._delivered + answered)
         else:
             self._idle_deaths += 1
             if self._idle_deaths >= IDLE_DEATHS:
                 raise error
 
-    def _blame(self, error: WorkerCrashedError, suspects: Suspects) -> None:
+    def _blame(self, error: WorkerCrashedError, suspects: Suspects, succeeded: int) -> None:
         """Lay a death at the door of a call: it is made again after a pause, or not at all."""
         terms = self._terms[error.call.step]
         message = error.how
@@ -190,11 +195,14 @@ class SupervisedReplica:
         if sentence is None:
             if terms.retry is not None:
                 self._pause(terms.retry.delay_secs(suspects.strikes(error.call), random.random()))
-        elif error.call.rows == 1:
+            return
+        price = Price(self._start_secs, terms.timeout_secs if error.timed_out else None)
+        if error.call.rows == 1:
             self._killers.failed(sentence.error())
-            succeeded = sum(counts.rows_out for counts in self.counts().values())
-            if self._killers.hopeless(succeeded=succeeded):
-                raise self._killers.stop(terms.name) from error
+            if self._killers.too_many(price, succeeded):
+                raise self._killers.stop(terms.name, price, succeeded) from error
+        elif price.dear and not succeeded:
+            suspects.refuse_halves(error.call)
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 

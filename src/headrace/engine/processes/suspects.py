@@ -6,9 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headrace.errors import RowCrash, RowTimeout
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headrace.model.calls import Call
     from headrace.plan.retry import Retry
 
@@ -56,6 +60,35 @@ class Suspects:
             return None
         self.sentences[call] = sentence
         return sentence
+
+    def refuse_halves(self, call: Call) -> None:
+        """Refuse what a refused call begins with, half by half, so that its first row is tried alone at once.
+
+        >>> from headrace.model.calls import Call
+        >>> suspects = Suspects()
+        >>> _ = suspects.died(Call(0, 8, 0, 9), "hung", timed_out=True)
+        >>> suspects.refuse_halves(Call(0, 8, 0, 9))
+        >>> [call.rows for call in suspects.sentences]
+        [9, 4, 2]
+        """
+        sentence = self.sentences[call]
+        while (call := call._replace(rows=call.rows // 2)).rows > 1:
+            self.sentences[call] = sentence
+
+    def sound_before(self, call: Call | None, ordinals: NDArray[np.int64]) -> int:
+        """Return how many of the block's rows a worker was through with when it died in a call, refused ones left out.
+
+        >>> import numpy as np
+        >>> from headrace.model.calls import Call
+        >>> suspects = Suspects()
+        >>> _ = suspects.died(Call(0, 1, 0, 1), "hung", timed_out=True)
+        >>> suspects.sound_before(Call(0, 4, 0, 1), np.arange(8))
+        3
+        """
+        if call is None:
+            return 0
+        refused = sum(one.rows == 1 and one.first < call.first for one in self.sentences)
+        return max(0, int(np.searchsorted(ordinals, call.first)) - refused)
 
     def strikes(self, call: Call) -> int:
         """Return how many workers have died in a call."""
