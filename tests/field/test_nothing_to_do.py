@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
 from headrace.engine.commit.status import read_status
-from headrace.errors import NoInputError
+from headrace.errors import NoInputError, UnknownColumnError
 from tests.field.running import rows_in
 
 SCHEMA = pa.schema({"id": pa.int64(), "text": pa.string()})
@@ -36,6 +39,7 @@ class Upper(hr.ModelHandler):
 def files(folder: Path) -> None:
     Path("zero_bytes.jsonl").touch()
     Path("zero_bytes.csv").touch()
+    Path("zero_bytes.parquet").touch()
     Path("zero_bytes.txt").touch()
     Path("zero_bytes.jsonl.gz").write_bytes(gzip.compress(b""))
     Path("blank.jsonl").write_text("\n\n")
@@ -62,6 +66,8 @@ NOTHING = {
     "header without end": lambda: hr.read_csv("header_without_end.csv"),
     "no rows": lambda: hr.read_parquet("none.parquet"),
     "no row groups": lambda: hr.read_parquet("no_groups.parquet"),
+    "zero bytes of parquet": lambda: hr.read_parquet("zero_bytes.parquet"),
+    "an empty frame": lambda: hr.from_pandas(pd.DataFrame()),
     "no items": lambda: hr.from_items([]),
     "an empty table": lambda: hr.from_arrow(SCHEMA.empty_table()),
     "an empty range": lambda: hr.range(0),
@@ -178,3 +184,52 @@ def test_a_path_that_matches_no_file_is_an_error_unlike_an_empty_file(path: str)
         hr.read_json(path).run_inference(handler).write_json("out").run()
     assert handler.loads == 0
     assert not Path("out").exists()
+
+
+NO_COLUMNS = [
+    "zero bytes",
+    "zero bytes packed",
+    "blank lines",
+    "zero bytes of csv",
+    "zero bytes of parquet",
+    "no items",
+    "an empty frame",
+]
+
+
+@pytest.mark.parametrize("nothing", NO_COLUMNS)
+def test_columns_that_steps_name_are_presumed_where_an_empty_input_has_none(nothing: str) -> None:
+    handler = Upper()
+    ds = NOTHING[nothing]().rename({"body": "text"}).run_inference(handler, inputs="text", output="loud")
+    result = ds.drop("model_id").write_parquet("out").run()
+    assert (result.rows_written, handler.loads) == (0, 0)
+    assert pq.read_table("out").schema.names == ["text", "loud"]
+    assert NOTHING[nothing]().select("id").to_arrow().schema.names == ["id"]
+
+
+def test_a_boosting_or_linear_model_does_not_ask_for_the_columns_of_an_empty_input() -> None:
+    class Picky(Upper):
+        def check_columns(self, columns):
+            raise ValueError(f"what are {columns}?")
+
+    for inputs in (None, "text"):
+        assert hr.read_csv("zero_bytes.csv").run_inference(Picky(), inputs=inputs).count() == 0
+
+
+def test_columns_are_not_presumed_where_another_input_tells_which_there_are() -> None:
+    ds = hr.read_csv("zero_bytes.csv").union(hr.read_csv("header_only.csv"))
+    with pytest.raises(UnknownColumnError, match="needs column 'txt'.*did you mean 'text'"):
+        ds.run_inference(Upper(), inputs="txt").count()
+
+
+def test_rows_without_any_column_fail_where_one_is_needed() -> None:
+    Path("rows.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(UnknownColumnError, match="needs column 'text'"):
+        hr.read_json("rows.jsonl").run_inference(Upper(), inputs="text").write_json("out").run()
+
+
+def test_the_command_line_ends_well_with_a_file_of_no_bytes() -> None:
+    command = [sys.executable, "-m", "headrace", "infer", "python:builtins:len", "zero_bytes.csv", "--inputs", "text"]
+    done = subprocess.run([*command, "-o", "out"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table("out").schema.names == ["text", "prediction", "model_id"]

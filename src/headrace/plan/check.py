@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import PlanError
 from headrace.plan.nodes import MapBatches, Read, RunInference, Write
-from headrace.plan.schemas import columns_after
+from headrace.plan.schemas import Presumed, columns_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,8 @@ def check_plan(
         name = plan.name_of(node)
         if isinstance(node, RunInference):
             columns = known[id(node.upstream)]
-            check_spec(node.spec, name, None if columns is None else list(columns))
+            given = None if columns is None or isinstance(columns, Presumed) else list(columns)
+            check_spec(node.spec, name, given)
             if node.isolation == "process":
                 check_travel(node.spec.handler, f"handler of step {name!r}")
         elif isinstance(node, MapBatches) and (node.isolation == "process" or node.step.kind == "prepare"):

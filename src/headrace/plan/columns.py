@@ -19,6 +19,11 @@ class Select:
 
     names: tuple[str, ...]
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns that have to be there."""
+        return self.names
+
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply to a batch; a column that no row had yet is null."""
         return _present(batch, self.names, "select")
@@ -35,6 +40,11 @@ class Drop:
 
     names: tuple[str, ...]
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns that have to be there."""
+        return self.names
+
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply to a batch."""
         return batch.select([name for name in batch.schema.names if name not in self.names])
@@ -50,6 +60,11 @@ class Rename:
     """Give columns new names: pairs of old and new."""
 
     pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns that have to be there."""
+        return tuple(old for old, _ in self.pairs)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply to a batch."""

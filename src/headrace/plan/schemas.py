@@ -21,6 +21,13 @@ Columns: TypeAlias = dict[str, "pa.DataType | None"]
 """Column names with their types; None for a type that only the run will tell."""
 
 
+class Presumed(dict[str, "pa.DataType | None"]):
+    """What is known behind an input without any column, such as a file of no bytes: what a step names is taken to be.
+
+    So a job whose input is empty today ends well, with the columns that its steps name.
+    """
+
+
 def columns_after(plan: Plan) -> dict[int, Columns | None]:
     """Return what is known after each node (by id); None where nothing is.
 
@@ -49,6 +56,14 @@ def _after(plan: Plan, node: AnyNode, known: dict[int, Columns | None]) -> Colum
     if isinstance(node, Union):
         return _union([known[id(u)] for u in node.upstreams])
     before = known[id(upstreams(node)[0])]
+    if isinstance(before, Presumed):
+        before = {**dict.fromkeys(_named_by(node)), **before}
+        after = _behind(plan, node, before)
+        return None if after is None else Presumed(after)
+    return _behind(plan, node, before)
+
+
+def _behind(plan: Plan, node: AnyNode, before: Columns | None) -> Columns | None:
     if isinstance(node, MapBatches):
         return _step(plan, node, before)
     if isinstance(node, RunInference):
@@ -56,11 +71,22 @@ def _after(plan: Plan, node: AnyNode, known: dict[int, Columns | None]) -> Colum
     return before
 
 
+def _named_by(node: AnyNode) -> list[str]:
+    """Name the columns that a node cannot do without."""
+    if isinstance(node, RunInference):
+        return columns_read(node.spec)
+    if isinstance(node, MapBatches) and node.step.kind == "columns":
+        return list(node.step.function.needs)  # type: ignore[attr-defined]
+    return []
+
+
 def _read(plan: Plan, node: Read) -> Columns | None:
     schema = node.source.schema()
     if schema is None:
         return None
     columns: Columns = {field.name: field.type for field in schema}
+    if not columns:
+        return Presumed()
     if node.columns is None:
         return columns
     for name in node.columns:
@@ -129,7 +155,8 @@ def input_columns(inputs: object) -> list[str]:
 def _union(all_columns: Sequence[Columns | None]) -> Columns | None:
     if any(columns is None for columns in all_columns):
         return None
-    merged: Columns = {}
+    all_columns = [columns for columns in all_columns if not isinstance(columns, Presumed)] or all_columns
+    merged: Columns = Presumed() if all(isinstance(columns, Presumed) for columns in all_columns) else {}
     for columns in all_columns:
         for name, type_ in (columns or {}).items():
             if merged.get(name) is None:
