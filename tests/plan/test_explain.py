@@ -2,6 +2,8 @@
 
 import json
 
+from PIL import Image
+
 import headrace as hr
 
 
@@ -30,6 +32,14 @@ def test_json_is_the_same_for_programs(tmp_path) -> None:
     assert [s["name"] for s in found["steps"]] == ["range", "keep", "run_inference", "write_json"]
     assert found["steps"][0]["schema"] == {"id": "int64"}
     assert found["stages"][0]["replicas"] == 3
+
+
+def test_where_steps_run_is_told_as_it_is(tmp_path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    decoded = hr.read_images(str(tmp_path)).write_parquet(tmp_path / "out").explain(num_cpus=2)
+    assert "2 threads in native code; worker processes join only where rows are tiny" in decoded
+    mapped = hr.range(3).map(lambda row: row).write_json(tmp_path / "out").explain(num_cpus=2)
+    assert "1 thread; worker processes join if it proves heavy" in mapped
 
 
 def test_inputs_by_name_and_dictionaries_are_written_as_people_say_them(tmp_path) -> None:

@@ -165,6 +165,8 @@ def _runs_in(stage: Stage) -> str:
     many = "1 thread" if stage.replicas == 1 else f"{stage.replicas} threads"
     if stage.isolation == "process" and not (isinstance(stage.head, RunInference) and stage.head.copies is not None):
         return "1 worker process" if stage.replicas == 1 else f"{stage.replicas} worker processes"
+    if stage.max_process_replicas and stage.native:
+        return f"{many} in native code; worker processes join only where rows are tiny"
     if stage.max_process_replicas:
         return f"{many}; worker processes join if it proves heavy"
     return many
