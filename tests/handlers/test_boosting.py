@@ -15,6 +15,9 @@ def test_features_without_names_go_by_number() -> None:
     features.check(["x", "y"])
     with pytest.raises(PlanError, match=r"takes 2 features and was given 3 columns \(id, x, y\)"):
         features.check(["id", "x", "y"])
+    features.check(["v"])  # which may hold vectors
+    with pytest.raises(PlanError, match=r"takes 2 features and was given 1 column \(x\)|one column of numbers"):
+        features.of(pa.record_batch({"x": [1.0]}), "H")
     batch = pa.record_batch({"x": [1.0], "y": [2.0]})
     assert features.of(batch, "H") is batch
     np.testing.assert_array_equal(features.of(pa.record_batch({"v": [[1.0, 2.0]]}), "H"), [[1, 2]])

@@ -50,6 +50,8 @@ def test_vectors_have_to_be_as_long_as_the_model_is_wide() -> None:
     np.testing.assert_array_equal(vectors(pa.array([1, 2]), 1), [[1], [2]])
     with pytest.raises(ValueError, match="takes 3 features a row and was given vectors of 2"):
         vectors(pa.array([[1.0, 2.0]]), 3)
+    with pytest.raises(PlanError, match="takes 3 features and was given one column of numbers.*inputs="):
+        vectors(pa.array([1, 2]), 3)
     with pytest.raises(ValueError, match="of various lengths"):
         vectors(pa.array([[1.0, 2.0], [3.0]]), 2)
     with pytest.raises(ValueError, match="given text"):

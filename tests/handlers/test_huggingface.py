@@ -234,6 +234,26 @@ def test_pictures_of_any_kind_become_pixels(made: Any) -> None:
     assert as_grey[0] == as_grey[1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        ("vit", np.zeros(12, np.uint8), r"column 'x': an array of shape \(12,\) is no picture of height x width"),
+        ("vit", np.zeros((3, 8, 9), np.uint8), r"column 'x': .*shape \(3, 8, 9\) is no picture.*channels come last"),
+        ("vit", np.zeros((2, 2, 2, 3), np.uint8), r"column 'x': .*shape \(2, 2, 2, 3\) is no picture"),
+        ("vit", "cat.png", r"column 'x': a picture is an array .* not a str; read_images\(\) decodes files"),
+        ("vit", 3.5, r"column 'x': a picture is an array .* not a float"),
+        ("bert", np.zeros((4, 4, 3), np.uint8), r"column 'x': a text is expected, not an array of shape \(4, 4, 3\)"),
+        ("bert", 7, r"column 'x': a text is expected, not (an )?int"),
+        ("bert", "a\ud800b", r"the text has a lone surrogate \('\\ud800', character 1\)"),
+        ("wav2vec2", np.zeros((2, 100), np.float32), r"column 'x': a sound is .*, not an array of shape \(2, 100\)"),
+    ],
+)
+def test_what_the_model_does_not_take_fails_with_column_and_shape(kind: str, value: Any, told: str, made: Any) -> None:
+    ds = hr.from_items([{"x": value}]).run_inference(HuggingFaceModelHandler(made(kind)), inputs="x")
+    with pytest.raises(HeadraceError, match=told):
+        ds.take(1)
+
+
 def test_sounds_of_different_lengths_are_not_padded(made: Any) -> None:
     import torch
     import transformers

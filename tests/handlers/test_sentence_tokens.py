@@ -47,6 +47,11 @@ def test_what_is_no_text_fails(value: Any, found: str) -> None:
         texts_of(["a", value], pairs=False)
 
 
+def test_half_a_pair_of_code_units_is_told_as_such() -> None:
+    with pytest.raises(RowError, match=r"lone surrogate \('\\udce9', character 3\).*'surrogatepass'"):
+        texts_of(["a", "caf\udce9"], pairs=False)
+
+
 def test_prompts_are_given_or_named_or_the_models_own(tmp_path: Path) -> None:
     assert prompt_of(tmp_path, None, None) == ""
     assert prompt_of(tmp_path, None, "query") == "", "every SentenceTransformer knows this one"

@@ -145,6 +145,9 @@ def test_rows_and_texts_need_an_inference_fn() -> None:
     handler = TorchModelHandler(model=linear(), device="cpu")
     with pytest.raises(PlanError, match="takes tensors, not rows: name the columns with inputs="):
         predict(handler)
+    texts = pa.record_batch({"v": [["a", "b"], ["c"]]})
+    with pytest.raises(StageError, match="a PyTorch module was given text, and a model takes numbers; make numbers"):
+        predict(handler, texts, inputs="v")
     with pytest.raises(PlanError, match="takes numbers, not str: pass inference_fn="):
         predict(handler, inputs="text")
 

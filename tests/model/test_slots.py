@@ -72,7 +72,7 @@ RAGGED[:] = [np.zeros(2), np.zeros(3)]
         (np.array([1]), slot(dtype="bool", shape=(None,)), "was given int64; cast the column first"),
         (np.array(["x"], dtype=object), slot(shape=(None,)), "was given str"),
         (np.array(["x", None], dtype=object), slot(dtype=object, shape=(None,)), "was given a null"),
-        (RAGGED, slot(), "was given rows of different lengths or with nulls"),
+        (RAGGED, slot(), "was given rows of different lengths; pass collate=hr.PadSequences"),
         (np.zeros((2, 3)), slot(), r"'x' float32 \['\?', 2\] was given an array of shape \(2, 3\)"),
         (np.zeros(2), slot(), r"was given an array of shape \(2,\)"),
     ],

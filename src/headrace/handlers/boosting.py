@@ -40,7 +40,7 @@ class Features:
         """Raise PlanError if columns of these names are not what the model takes."""
         if self.names:
             check_names(self.names, columns)
-        else:
+        elif len(columns) != 1:  # a single one may hold vectors
             check_count(self.count, columns)
 
     def of(self, batch: Any, handler_name: str) -> pa.RecordBatch | NDArray[Any]:

@@ -47,9 +47,10 @@ def check_count(count: int, columns: Sequence[str]) -> None:
         PlanError: says both numbers.
     """
     if len(columns) != count:
+        given = f"{len(columns)} columns" if len(columns) != 1 else "1 column"
         raise PlanError(
-            f"the model takes {count} features and was given {len(columns)} columns ({', '.join(columns)}); name those "
-            "to take with inputs="
+            f"the model takes {count} features and was given {given} ({', '.join(columns)}); name those to take with "
+            "inputs="
         )
 
 
@@ -103,8 +104,13 @@ def vectors(column: pa.Array, count: int) -> NDArray[Any]:
     """Return a single column as a matrix: of its vectors, or of one number a row.
 
     Raises:
+        PlanError: there is one number a row, and the model takes more.
         ValueError: the vectors are not all of `count` numbers.
     """
+    if count != 1 and is_numeric(column.type) and not pa.types.is_null(column.type):
+        raise PlanError(
+            f"the model takes {count} features and was given one column of numbers; name all that it takes with inputs="
+        )
     values = column_array(column)
     matrix = values.reshape(-1, 1) if values.ndim == 1 and values.dtype.kind in "biuf" else values
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or matrix.shape[1] != count:

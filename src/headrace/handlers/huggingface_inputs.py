@@ -15,20 +15,24 @@ from headrace.handlers.hub import model_folder
 from headrace.handlers.packages import require
 from headrace.handlers.pictures import to_picture
 from headrace.handlers.pretrained import load_tokenizer, loading, quieten, read_settings
+from headrace.handlers.texts import surrogate_error
 from headrace.model.inputs import column_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _log = logging.getLogger("headrace.handlers")
 
 READY = frozenset({"input_ids", "inputs_embeds", "pixel_values", "input_values", "input_features"})
 """Main inputs of models: a batch that names one of them is prepared."""
 
-INPUT_FILES = (
-    *("tokenizer_config.json", "tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"),
-    *("preprocessor_config.json", "processor_config.json"),
+_TOKENIZER_FILES = (
+    *("tokenizer_config.json", "tokenizer.json", "vocab.txt"),
+    *("vocab.json", "tokenizer.model", "spiece.model"),
 )
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+INPUT_FILES = (*_TOKENIZER_FILES, *_PROCESSOR_FILES)
 """A folder with a tokenizer or processor holds one of these."""
 
 _FILES = frozenset({"image", "images", "audio", "audios", "video", "videos", "url", "path"})
@@ -60,6 +64,8 @@ class Processing:
     options: Mapping[str, Any] = field(default_factory=dict)
     trust_remote_code: bool = False
     cache_dir: str | None = None
+    column: str | None = None
+    """The column that is prepared, where it is one: for messages."""
 
     def setup(self) -> None:
         """Find the model's folder; tokenizer and processors, a replica its own, are loaded when they are needed."""
@@ -68,6 +74,7 @@ class Processing:
         self._folder = model_folder(
             self.model, handler_name=self.handler_name, revision=self.revision, cache_dir=self.cache_dir
         )
+        self._kinds = kinds_taken(self._folder)
         quieten()
 
     def __call__(self, batch: Any) -> Mapping[str, Any]:
@@ -133,22 +140,29 @@ class Processing:
 
     def _of_column(self, values: Any) -> Mapping[str, Any]:
         first = next((value for value in values if value is not None), None)
-        if first is None or isinstance(first, str):
+        kind, others = _kind_of(first), self._kinds - {"text"} or self._kinds
+        if kind not in self._kinds and len(others) == 1:
+            (kind,) = others  # what is none of that kind fails alone
+        if kind == "text":
             return self._of_texts(values)
-        if isinstance(first, bytes) or np.ndim(first) > 1:
+        if kind == "picture":
             return self._one_by_one("AutoImageProcessor", values, self._of_picture)
-        if np.ndim(first) == 1:
+        if kind == "sound":
             return self._one_by_one("AutoFeatureExtractor", values, self._of_sound)
-        raise PlanError(f"{self.handler_name} takes texts, pictures or sounds, not {type(first).__name__}")
+        raise PlanError(f"{self._where}{self.handler_name} takes texts, pictures or sounds, not {type(first).__name__}")
+
+    @property
+    def _where(self) -> str:
+        return "" if self.column is None else f"column {self.column!r}: "
 
     def _of_texts(self, texts: Any, pairs: Any = None) -> Mapping[str, Any]:
         """Tokenize texts; those that are none, or too long where `truncation` is off, fail."""
         firsts, seconds = list(texts), None if pairs is None else list(pairs)
         errors = {
-            row: RowError(f"a text is expected, not {'null' if value is None else type(value).__name__}")
+            row: error
             for values in (firsts, seconds or ())
             for row, value in enumerate(values)
-            if not isinstance(value, str)
+            if (error := self._text_error(value)) is not None
         }
         rows = [row for row in range(len(firsts)) if row not in errors]
         found = self._tokens(rows, firsts, seconds, errors) if rows else {"input_ids": []}
@@ -160,6 +174,11 @@ class Processing:
             else _lists(values)
             for name, values in found.items()
         }
+
+    def _text_error(self, value: Any) -> RowError | None:
+        if isinstance(value, str):
+            return surrogate_error(value)
+        return RowError(f"{self._where}a text is expected, not {_described(value)}")
 
     def _tokens(
         self, rows: Sequence[int], firsts: Sequence[str], seconds: Sequence[str] | None, errors: dict[int, RowError]
@@ -199,7 +218,11 @@ class Processing:
             )
 
     def _of_picture(self, processor: Any, value: Any) -> Mapping[str, Any]:
-        return dict(processor(images=as_rgb(value), return_tensors="pt"))
+        try:
+            picture = as_rgb(value)
+        except ValueError as error:
+            raise ValueError(f"{self._where}{error}") from error
+        return dict(processor(images=picture, return_tensors="pt"))
 
     def _of_sound(self, extractor: Any, value: Any) -> Mapping[str, Any]:
         rate = self.sampling_rate or extractor.sampling_rate
@@ -207,6 +230,11 @@ class Processing:
             raise PlanError(
                 f"{self.handler_name}: the model wants {extractor.sampling_rate} samples a second, and sampling_rate="
                 f"{rate}; resample the sounds before"
+            )
+        if np.ndim(value) != 1 or isinstance(value, (str, bytes)):
+            raise ValueError(
+                f"{self._where}a sound is an array of its samples, of shape (samples,), in one channel, not "
+                f"{_described(value)}"
             )
         return dict(extractor(np.asarray(value, dtype=np.float32), sampling_rate=rate, return_tensors="np"))
 
@@ -267,6 +295,45 @@ def as_rgb(value: Any) -> Any:
     """
     require("PIL", package="pillow", extra="images", needed_by="a model that takes pictures")
     return to_picture(value, mode="RGB")
+
+
+def kinds_taken(folder: Path) -> set[str]:
+    """Return which of "text", "picture" and "sound" the files in a model's folder prepare; none where they do not tell.
+
+    >>> import pathlib
+    >>> kinds_taken(pathlib.Path("nowhere"))
+    set()
+    """
+    kinds = {"text"} if any((folder / name).exists() for name in _TOKENIZER_FILES) else set()
+    for name in _PROCESSOR_FILES:
+        settings = read_settings(folder, name)
+        keys = {*settings, *(key for part in settings.values() if isinstance(part, dict) for key in part)}
+        if keys & {"image_processor_type", "image_mean", "do_resize"}:
+            kinds.add("picture")
+        if "sampling_rate" in keys:
+            kinds.add("sound")
+        if settings and not kinds - {"text"}:
+            return set()  # of a kind that is not known here
+    return kinds
+
+
+def _kind_of(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return "text"
+    if isinstance(value, bytes) or np.ndim(value) > 1:
+        return "picture"
+    return "sound" if np.ndim(value) == 1 else None
+
+
+def _described(value: Any) -> str:
+    """Say what stands in the place of something else.
+
+    >>> _described(None), _described(1.5), _described(np.zeros((2, 3)))
+    ('null', 'float', 'an array of shape (2, 3)')
+    """
+    if value is None:
+        return "null"
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 def _attempted(make: Any, value: Any) -> Any:

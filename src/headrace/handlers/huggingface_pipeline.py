@@ -20,6 +20,7 @@ from headrace.handlers.pretrained import (
     quieten,
     require_transformers,
 )
+from headrace.handlers.texts import surrogate_error
 from headrace.handlers.torch_devices import device_of, release_cache, settle, stream_of_thread
 from headrace.model.handler import ModelHandler
 
@@ -246,6 +247,8 @@ def _attempted(item: Any, *, task: str, texts: bool) -> Any:
 def _value(value: Any, *, task: str) -> Any:
     if value is None:
         raise RowError("a value is expected, not null")
+    if isinstance(value, str) and (error := surrogate_error(value)) is not None:
+        raise error
     if isinstance(value, bytes):
         return value if "audio" in task or "speech" in task else as_rgb(value)
     if isinstance(value, np.ndarray):

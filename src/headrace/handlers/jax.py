@@ -16,6 +16,7 @@ from headrace.model.buckets import POWERS, PadTo, check_pad_to, run_in_buckets
 from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, local_copy
 from headrace.model.handler import ModelHandler
+from headrace.model.uneven import why_uneven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,10 +140,8 @@ def _arrays(batch: Any, *, wide: bool) -> Any:
         raise PlanError("a JAX function takes arrays, not rows: name the columns with inputs=")
     if batch.dtype.kind not in "biufc":
         first = next((value for value in batch.reshape(-1) if value is not None), None)
-        if isinstance(first, np.ndarray):
-            raise ValueError(
-                "rows of different shapes, or with nulls, do not make one array; pass collate=hr.PadSequences()"
-            )
+        if isinstance(first, (np.ndarray, list)):
+            raise ValueError(f"a JAX function was given {why_uneven(list(batch))}")
         raise ValueError(f"a JAX function takes numbers, not {type(first).__name__}")
     return batch if wide or batch.dtype not in ("int64", "uint64") else _narrow(batch)
 

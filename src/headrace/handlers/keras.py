@@ -21,6 +21,7 @@ from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
 from headrace.model.slots import Slot, as_array, as_arrays, assign, fit
+from headrace.model.uneven import why_uneven
 
 if TYPE_CHECKING:
     import os
@@ -296,10 +297,8 @@ def _arrays(batch: Any, slots: Sequence[Slot] | None) -> Any:
         return {name: _arrays(part, None) for name, part in batch.items()}
     array = as_array(batch)
     first = next((value for value in array.reshape(-1) if value is not None), None) if array.dtype == object else None
-    if isinstance(first, np.ndarray):
-        raise ValueError(
-            "rows of different shapes, or with nulls, do not make one array; pass collate=hr.PadSequences()"
-        )
+    if isinstance(first, (np.ndarray, list)):
+        raise ValueError(f"a Keras model was given {why_uneven(list(array))}")
     return array
 
 

@@ -14,6 +14,7 @@ from headrace.handlers.hub import check_folder
 from headrace.handlers.importing import BACKENDS, imported_keras
 from headrace.handlers.keras import answering
 from headrace.handlers.packages import require
+from headrace.handlers.texts import surrogate_error
 from headrace.model.answers import as_numpy
 from headrace.model.buckets import POWERS, PadTo, check_pad_to, run_in_buckets
 from headrace.model.files import file_name, is_local, local_copy, local_path
@@ -149,6 +150,8 @@ class KerasHubModelHandler(ModelHandler[LoadedTask]):
                 raise PlanError('KerasHubModelHandler takes texts, not rows: name their column with inputs="text"')
             if not isinstance(text, str):
                 raise ValueError(f"KerasHubModelHandler takes texts, and was given {type(text).__name__}")
+            if (error := surrogate_error(text)) is not None:
+                raise error
         if hasattr(preprocessor, "generate_preprocess"):  # those of language models have it
             made = preprocessor.generate_preprocess(list(texts), sequence_length=self.max_length)
         else:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.errors import ModelLoadError, PlanError, RowError, suggestion
 from headrace.handlers.hub import model_folder
 from headrace.handlers.pretrained import load_tokenizer, loading, quieten, read_settings
+from headrace.handlers.texts import surrogate_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,6 +121,8 @@ def texts_of(batch: Any, *, pairs: bool) -> list[list[str]]:
         for text in column:
             if not isinstance(text, str):
                 raise RowError(f"a text is needed, and there is {'none' if text is None else type(text).__name__}")
+            if (error := surrogate_error(text)) is not None:
+                raise error
     return columns
 
 

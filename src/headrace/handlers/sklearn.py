@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from headrace.errors import MissingDependencyError, ModelLoadError, PlanError, suggestion
-from headrace.handlers.features import in_order
+from headrace.handlers.features import check_count, in_order
 from headrace.handlers.packages import require
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
@@ -221,10 +221,7 @@ def _features(batch: Any, model: Any) -> Any:
             f"({', '.join(batch.schema.names)}); name the one to take with inputs="
         )
     if wanted is not None and wanted != batch.num_columns and not _is_vectors(batch):
-        raise PlanError(
-            f"the model takes {wanted} features and was given {batch.num_columns} columns "
-            f"({', '.join(batch.schema.names)}); name those to take with inputs="
-        )
+        check_count(wanted, batch.schema.names)
     if batch.num_columns == 1 and (wanted is None or _is_vectors(batch)):
         return _one_column(batch.column(0))
     return matrix(batch.columns)

@@ -15,6 +15,7 @@ from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, 
 from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
+from headrace.model.uneven import why_uneven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -208,10 +209,10 @@ class TorchModelHandler(ModelHandler[Any]):
                 "a PyTorch module takes tensors, not rows: name the columns with inputs=, or pass inference_fn="
             )
         first = next((value for value in batch if value is not None), None)
-        if first is None or isinstance(first, np.ndarray):
-            raise ValueError(  # of rows: PlanError would end the run over one null
-                "rows of different shapes, or with nulls, do not make one tensor; pass collate=hr.PadSequences()"
-            )
+        if first is None or isinstance(
+            first, (np.ndarray, list)
+        ):  # rows fail: PlanError would end the run over one null
+            raise ValueError(f"a PyTorch module was given {why_uneven(list(batch))}")
         raise PlanError(f"a PyTorch module takes numbers, not {type(first).__name__}: pass inference_fn=")
 
     def _dtype_for(self, array: NDArray[Any], model: Any, torch: Any) -> Any:

@@ -16,7 +16,7 @@ from headrace.errors import RowError, StageError
 from headrace.model.inputs import Inputs, column_array, make_inputs
 from headrace.model.loading import importing
 from headrace.records.columns import to_column
-from headrace.records.private import PREPARED
+from headrace.records.private import PREPARED, is_private
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class Preparing:
     """A handler's preparer in one replica: a copy of its own, which it may set up.
 
+    One with an attribute `column` finds the name of its column there, for messages, where it is given a single one.
+
     >>> lengths = Preparing(lambda texts: {"length": [len(text) for text in texts]}, "text", "auto")
     >>> column, failures = lengths(pa.record_batch({"text": ["a", "bcd"]}), step="embed/prepare")
     >>> column.to_pylist()
@@ -35,6 +37,8 @@ class Preparing:
 
     def __init__(self, preparer: Any, inputs: Inputs, input_format: str, **_for_the_step: Any) -> None:
         self._preparer, self._inputs, self._input_format = copy.copy(preparer), inputs, input_format
+        if isinstance(inputs, str) and not is_private(inputs) and hasattr(preparer, "column"):
+            self._preparer.column = inputs
 
     def setup(self) -> None:
         """Set the preparer up, where it has a `setup()`."""

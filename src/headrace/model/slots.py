@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.model.inputs import column_array, matrix
+from headrace.model.uneven import why_uneven
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,8 +115,8 @@ def fit(array: NDArray[Any], slot: Slot) -> NDArray[Any]:
         len(shape) == array.ndim
         and all(not isinstance(n, int) or n == m for n, m in zip(shape[1:], array.shape[1:], strict=True))
     )
-    if not fits:
-        raise ValueError(f"input {slot} was given an array of shape {tuple(array.shape)}")
+    if shape is not None and not fits:
+        raise ValueError(f"input {slot} was given an array of shape {tuple(array.shape)}{_advice(array, shape)}")
     return np.ascontiguousarray(_cast(array, slot))
 
 
@@ -134,6 +135,15 @@ def described(slots: Sequence[Slot]) -> str:
     return ", ".join(str(slot) for slot in slots)
 
 
+def _advice(array: NDArray[Any], shape: tuple[int | str | None, ...]) -> str:
+    """Say what to do where a model of features gets too few or too many of them."""
+    if len(shape) != 2 or not isinstance(shape[-1], int) or array.ndim > 2:
+        return ""
+    given = array.shape[1] if array.ndim == 2 else 1
+    verb = "is" if given == 1 else "are"
+    return f": it takes {shape[-1]} numbers a row, and there {verb} {given}; name the columns to take with inputs="
+
+
 def _check_objects(array: NDArray[Any], slot: Slot) -> None:
     """Refuse objects where numbers are wanted, and nulls where texts are."""
     values = array.reshape(-1)
@@ -142,8 +152,7 @@ def _check_objects(array: NDArray[Any], slot: Slot) -> None:
             raise ValueError(f"input {slot} was given a null")
         return
     first = next((value for value in values if value is not None), None)
-    ragged = "rows of different lengths or with nulls; pass collate=hr.PadSequences()"
-    what = ragged if isinstance(first, np.ndarray) else type(first).__name__
+    what = why_uneven(list(array)) if isinstance(first, (np.ndarray, list)) else type(first).__name__
     raise ValueError(f"input {slot} was given {what}")
 
 
