@@ -150,9 +150,9 @@ def test_what_a_function_of_lengths_fails_on_is_a_failed_row(tmp_path) -> None:
     [
         ({"length_fn": len, "weight_fn": "text"}, "pass one of them"),
         ({"length_fn": 3}, "length_fn is 3; pass the name of a column, or a function"),
-        ({"max_batch_weight": -1, "length_fn": len}, "max_batch_weight is -1; it is a number, at least 0"),
-        ({"sort_window_rows": 0}, "sort_window_rows is 0; it is a number, at least 1"),
-        ({"target_latency_secs": "1"}, "target_latency_secs is '1'; it is a number of seconds, at least 0"),
+        ({"max_batch_weight": -1, "length_fn": len}, "max_batch_weight is -1; it is a weight, more than 0"),
+        ({"sort_window_rows": 0}, "sort_window_rows is 0; it is a whole number of rows, at least 1"),
+        ({"target_latency_secs": "1"}, "target_latency_secs is '1'; it is a number of seconds, more than 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(options, message) -> None:
