@@ -10,7 +10,7 @@ from headrace.engine.model_stage import ModelStage, answered_by
 if TYPE_CHECKING:
     from headrace.engine.clock import StageClock
     from headrace.engine.copies import Copies
-    from headrace.engine.model_stage import Cut
+    from headrace.engine.open_blocks import Cut
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics
     from headrace.records.block import Block

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headrace.engine.clock import StageClock
-    from headrace.engine.model_stage import Cut
     from headrace.engine.notes import Notes
+    from headrace.engine.open_blocks import Cut
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ManagerStatistics, ModelStatistics
     from headrace.model.batch import Batch

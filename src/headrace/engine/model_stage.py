@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from headrace.engine.failing import placed, where
+from headrace.engine.open_blocks import OpenBlocks
 from headrace.engine.outgoing import Outgoing
-from headrace.engine.predict import batch_of, exhausted_in, model_columns
+from headrace.engine.predict import batch_of, exhausted_in
 from headrace.engine.recall import Recall
 from headrace.engine.stage_run import LOOK_SECS, StageRun
 from headrace.engine.task import StepCounts
@@ -22,18 +21,15 @@ from headrace.engine.user_batches import with_column
 from headrace.errors import StageError
 from headrace.metrics.statistics import merged
 from headrace.model.batching import Batcher
-from headrace.records.cutter import Pieces
-from headrace.records.plain import array_of_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Mapping
 
     from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
     from headrace.engine.gathering import Gathering
     from headrace.engine.notes import Notes
+    from headrace.engine.open_blocks import Cut
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
     from headrace.engine.processes.crew import Crew, Member
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics, RecallStatistics
-    from headrace.model.batch import Batch, Piece
+    from headrace.model.batch import Batch
     from headrace.model.keyed_batching import KeyedBatcher
     from headrace.model.scales import Scales
     from headrace.plan.nodes import RunInference
@@ -51,36 +47,6 @@ if TYPE_CHECKING:
 
 NOTE_SECS = 1.0
 """Sizes are noted for a later run at most this often, and not in jobs that are shorter."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """A block whose rows are in the batcher."""
-
-    block: Block
-    pieces: Pieces
-    rows: int
-    """How many of them are."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """What a batch has of one block."""
-
-    source: int
-    rows: range | NDArray[np.int64]
-    piece: Block
-    """The rows; a piece of the block's cover where they go on at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A batch to be answered."""
-
-    shares: list[_Share]
-    weight: float
-    key: str | None
-    """Which of several models answers it."""
 
 
 class ModelStage(StageRun):
@@ -117,7 +83,7 @@ class ModelStage(StageRun):
         self._observed: deque[tuple[str | None, float, float | None]] = deque()
         """Keys and weights of batches with the seconds taken, None where memory ran out; for whoever asks the batcher
         next."""
-        self._open: dict[int, _Open] = {}
+        self._open = OpenBlocks(node.spec, recall)
         self._opened = 0
         self._ended = False
         self._task = shared_task
@@ -245,7 +211,7 @@ class ModelStage(StageRun):
             if asked is None:
                 return
             block = asked
-        self._open[self._opened] = _Open(block, Pieces(block), block.num_rows)
+        self._open.add(self._opened, block)
         self._add_rows(self._opened, block)
 
     def _make_batcher(self, notes: Notes) -> Batcher | KeyedBatcher:
@@ -261,26 +227,7 @@ class ModelStage(StageRun):
         self._batcher_of(None).add(number, block.num_rows, time.monotonic(), self._scales.weights(block.batch))
 
     def _cut(self, batch: Batch) -> Cut:
-        return Cut(self._shares(batch.pieces), batch.weight, batch.key)
-
-    def _shares(self, pieces: Sequence[Piece]) -> list[_Share]:
-        """Take the rows of a batch out of their blocks."""
-        shares = []
-        for piece in pieces:
-            opened = self._open[piece.source]
-            cut = self._picked(opened.block, piece.rows) if self._recall is not None else _cut_off(opened, piece.rows)
-            shares.append(_Share(piece.source, piece.rows, cut))
-            opened.rows -= len(piece.rows)
-            if opened.rows == 0:
-                del self._open[piece.source]
-        return shares
-
-    def _picked(self, block: Block, rows: range | NDArray[np.int64]) -> Block:
-        """Return some rows of a block, with the columns that the model reads; the whole block waits elsewhere."""
-        batch, places = model_columns(block.batch, self._node.spec), np.asarray(rows)
-        lie_together = isinstance(rows, range)
-        picked = batch.slice(rows[0], len(rows)) if lie_together else batch.take(array_of_numbers(places))
-        return replace(block, failures=(), errors=0).derive(picked, places)
+        return self._open.cut(batch)
 
     def _unanswered(self, block: Block) -> Block:
         if not block.batch.schema.names:
@@ -342,19 +289,18 @@ class ModelStage(StageRun):
 
     def _answer(self, number: int, cut: Cut, outgoing: Outgoing, clock: StageClock) -> None:
         """Run one batch and send its rows on."""
-        shares = cut.shares
-        batch = batch_of([share.piece.batch for share in shares], self._node.spec)
+        batch = batch_of([share.piece.batch for share in cut.shares], self._node.spec)
         answered, seconds = self._ask(number, cut, batch, clock)
         if exhausted := exhausted_in(answered):
             self._observed.extend((cut.key, cut.weight * rows / batch.num_rows, None) for rows in exhausted)
             answered = answered.with_batch(answered.batch.replace_schema_metadata(None))
         elif not answered.failures:
             self._observed.append((cut.key, cut.weight, seconds))
-        settled = self._settled(shares, answered)
+        settled = self._open.settled(cut.shares, answered)
         if answered.failures and self._on_error == "fail":
             if self._recall is not None:
                 list(settled)  # what was answered beside the failure is paid for
-            self._raise(answered, shares)
+            raise self._stop(answered.failures[0], cut)
         for piece in settled:
             outgoing.add(piece)
         with self._lock:
@@ -364,34 +310,9 @@ class ModelStage(StageRun):
                 self._row_counts.failed += len(answered.failures)
                 self._row_counts.with_error += answered.errors
 
-    def _settled(self, shares: list[_Share], answered: Block) -> Iterator[Block]:
-        """Give every share its rows of the answered batch; yield what may go on now."""
-        first = 0
-        for share in shares:
-            last = first + share.piece.num_rows
-            failures = {f.ordinal - first: f for f in answered.failures if first <= f.ordinal < last}
-            a, b, kept = first, last, None
-            if answered.ordinals is not None:
-                a, b = np.searchsorted(answered.ordinals, [first, last]).tolist()
-            if b - a < last - first:
-                kept = answered.ordinal_array()[a:b] - first
-            answers = answered.batch.slice(a, b - a)
-            if self._recall is not None:
-                yield from self._recall.settle(share.source, share.rows, kept, answers, failures)
-            else:
-                yield _with_answers(share.piece, kept, answers, failures, errors=answered.errors if first == 0 else 0)
-            first = last
-
-    def _raise(self, answered: Block, shares: list[_Share]) -> None:
-        failure = answered.failures[0]
-        first = 0
-        for piece in (share.piece for share in shares):
-            if failure.ordinal < first + piece.num_rows:
-                place = where(piece, failure.ordinal - first)
-                break
-            first += piece.num_rows
-        raise StageError(
-            f"step {self._name!r} failed on {place} ({failure.error_type}: {failure.message}); "
+    def _stop(self, failure: RowFailure, cut: Cut) -> StageError:
+        return StageError(
+            f"step {self._name!r} failed on {cut.place_of(failure)} ({failure.error_type}: {failure.message}); "
             "pass on_error='dead_letter' to set such rows aside and go on"
         )
 
@@ -442,27 +363,3 @@ def answered_by(task: Task, batch: Block) -> tuple[Block, float]:
     started = time.perf_counter()
     (answered,) = task.process(batch)
     return answered, time.perf_counter() - started
-
-
-def _cut_off(opened: _Open, rows: range | NDArray[np.int64]) -> Block:
-    """Return the next rows of a block as a piece of its cover."""
-    assert isinstance(rows, range)
-    block, first, last = opened.block, rows.start, rows.stop
-    ordinals = None if block.ordinals is None else block.ordinals[first:last]
-    return opened.pieces.piece(block.batch.slice(first, last - first), ordinals, (), before=last)
-
-
-def _with_answers(
-    piece: Block,
-    kept: NDArray[np.int64] | None,
-    answers: pa.RecordBatch,
-    failures: Mapping[int, RowFailure],
-    *,
-    errors: int,
-) -> Block:
-    """Return a piece with the answers to its rows, or to those `kept`, beside them."""
-    rows = piece.batch if kept is None else piece.batch.take(array_of_numbers(kept))
-    for name, column in zip(answers.schema.names, answers.columns, strict=True):
-        rows = with_column(rows, name, column)
-    placed_failures = [placed(failure, piece, row) for row, failure in failures.items()]
-    return piece.derive(rows, kept, placed_failures, errors=errors)
