@@ -123,7 +123,7 @@ def _run_python(snippet: Snippet, namespace: dict[str, Any]) -> None:
     if ">>>" in snippet.code:
         test = doctest.DocTestParser().get_doctest(snippet.code, namespace, snippet.place, snippet.page, snippet.line)
         report: list[str] = []
-        doctest.DocTestRunner(optionflags=LIKE).run(test, out=report.append, clear_globs=False)
+        doctest.DocTestRunner(verbose=False, optionflags=LIKE).run(test, out=report.append, clear_globs=False)
         namespace.update(test.globs)
         if report:
             raise SnippetError(f"{snippet.place}\n{''.join(report)}")

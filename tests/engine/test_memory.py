@@ -74,3 +74,30 @@ def test_the_peak_is_not_that_of_whoever_started_the_process() -> None:
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert 2**20 < int(shown.stdout) < len(held)
     assert own_peak_bytes() > len(held)
+
+
+def test_threads_share_a_few_arenas() -> None:
+    script = """
+import ctypes, threading
+from headrace.engine.memory import share_arenas
+
+share_arenas(2)
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+start = threading.Barrier(8)
+
+def get():
+    start.wait()
+    heaps.add(libc.malloc(1000) >> 26)  # each further arena has a heap of its own, 64 MB apart
+    start.wait()
+
+heaps = set()
+threads = [threading.Thread(target=get) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(heaps))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 2

@@ -28,7 +28,7 @@ READER_BYTES = 48 * 2**20
 WORKER_BYTES = 128 * 2**20
 """What one worker process takes: its interpreter, a block in, and the pieces that go out."""
 
-CHANNEL_BYTES = 4 * 2**20
+CHANNEL_BYTES = 3 * 2**20
 """In a channel: a block or two of the usual size, so that memory does not grow with the input."""
 MODEL_INBOX_BYTES = 32 * 2**20
 """In front of a model, whose batches may want many blocks."""
@@ -38,7 +38,7 @@ HELD_BYTES = 256 * 2**20
 """What may wait in memory for its turn before reading pauses."""
 COMMITTER_BYTES = 96 * 2**20
 """What a sink may hold before it goes to segments."""
-BACKLOG_BYTES = 12 * 2**20
+BACKLOG_BYTES = 16 * 2**20
 """What may wait in a sink for being encoded before `put` makes its caller wait."""
 
 LEAST_BYTES = OWN_BYTES + 64 * 2**20

@@ -15,7 +15,7 @@ from headrace.engine.choice import Choice
 from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
-from headrace.engine.memory import MemoryWatch
+from headrace.engine.memory import MemoryWatch, share_arenas
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.side_inputs import SideInputs
@@ -95,6 +95,7 @@ class Execution:
         Raises:
             SourceError, SinkError: before anything is written.
         """
+        share_arenas(self._options.cores)  # before the first thread gets one of its own
         self._held.enter_context(shared.running())
         self._held.enter_context(holding(Patience(self._options.max_outage_secs, self._state.stopping)))
         try:

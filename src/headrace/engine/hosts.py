@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 LOOK_SECS = 0.25
 """How often models at work are measured."""
-LOADING_LOOK_SECS = 0.02
-"""The same while one is being loaded: it may grow by a gigabyte a second."""
+LOADING_LOOK_SECS, LEAST_LOOK_SECS = 0.02, 0.001
+"""The same while one is being loaded: the oftener, the less room it has left."""
+LOADED_BYTES_A_SEC = 4e9
+"""How fast a process may grow while it loads a model that lies in the system's cache."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,13 +149,18 @@ class Hosts:
     def watch(self) -> None:
         """Measure models at work, and those being loaded, until `stop` or `close`; have the budget kept."""
         assert self._measure is not None
-        hosts: list[tuple[str, _Host]] = []
-        while not self._stopped.wait(LOADING_LOOK_SECS if any(host.loading for _, host in hosts) else LOOK_SECS):
-            hosts = list(self._hosts.items())
-            for name, host in hosts:
+        look_secs = LOOK_SECS
+        while not self._stopped.wait(look_secs):
+            look_secs = LOOK_SECS
+            for name, host in list(self._hosts.items()):
+                if host.loading:
+                    look_secs = min(look_secs, LOADING_LOOK_SECS)
                 pid = getattr(host.task, "pid", None)
                 if host.users and pid is not None:
-                    self._note(name, host, self._measure(pid))
+                    nbytes = self._measure(pid)
+                    room_bytes = self._note(name, host, nbytes)
+                    if host.loading:
+                        look_secs = min(look_secs, max(LEAST_LOOK_SECS, room_bytes / LOADED_BYTES_A_SEC))
 
     def stop(self) -> None:
         """End all models at once, and wake whoever waits with `Cancelled`; from any thread."""
@@ -296,16 +303,19 @@ class Hosts:
                 self._fetching = False
                 self._changed.notify_all()
 
-    def _note(self, name: str, host: _Host, nbytes: int) -> None:
+    def _note(self, name: str, host: _Host, nbytes: int) -> int:
+        """Act on what a model takes now; return what is left for it to grow by."""
         with self._changed:
             if self._hosts.get(name) is not host or not host.users or host.ended:
-                return
+                return 0
             leave = self._manager.measured(name, nbytes)
+            room_bytes = self._manager.room_bytes(name, nbytes)
             if name in leave:
                 host.ended = True
         if host.ended:
             _kill(host.task)
         self._unload([one for one in leave if one != name])
+        return room_bytes
 
 
 def _kill(task: Task) -> None:

@@ -240,6 +240,11 @@ class ModelManager:
             return known or 0
         return min(max(self._sizes.values(), default=self._budget_bytes), self._budget_bytes)
 
+    def room_bytes(self, name: str, nbytes: int) -> int:
+        """Return by how much a model that takes so much now may still grow while all others stay."""
+        others = sum(model.nbytes for model in self._present.values() if model.name != name)
+        return max(0, self._budget_bytes - others - nbytes)
+
     @property
     def used_bytes(self) -> int:
         """What is in memory, what is being loaded and what has not left yet."""

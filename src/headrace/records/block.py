@@ -8,7 +8,7 @@ failed. A stage turns one block into blocks that cover the same range without a 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +102,8 @@ class Block:
     origin: Origin | None = None
     errors: int = 0
     """Rows of the batch that were nulled by on_error="null" rather than answered."""
+    _nbytes: int | None = field(default=None, init=False, repr=False, compare=False)
+    """Of the batch, once they were counted: queues ask again and again, and counting is no trifle."""
 
     @property
     def num_rows(self) -> int:
@@ -111,7 +113,9 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Bytes of the columns; at least 1, so that queues of empty blocks are bounded too."""
-        return max(1, int(self.batch.nbytes))
+        if self._nbytes is None:
+            object.__setattr__(self, "_nbytes", max(1, int(self.batch.nbytes)))
+        return self._nbytes or 1
 
     def ordinal_array(self) -> NDArray[np.int64]:
         """Return the ordinals of the rows, made on demand for dense blocks."""

@@ -9,6 +9,7 @@ whose error that is.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -193,6 +194,7 @@ def is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
+@lru_cache(1024)
 def has_objects(type_: pa.DataType) -> bool:
     """Say whether there are Python objects in a column, at any depth."""
     return any(isinstance(inner, ObjectType) for inner in types_within(type_))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -149,10 +150,15 @@ def storable_type(type_: pa.DataType) -> pa.DataType:
 
 def storable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch in the types of `storable_schema`, at no cost where these are its own."""
-    schema = storable_schema(batch.schema)
-    if schema.equals(batch.schema):
+    if all(map(_is_storable, batch.schema.types)):
         return batch
+    schema = storable_schema(batch.schema)
     return pa.RecordBatch.from_arrays([storable_array(column) for column in batch.columns], schema=schema)
+
+
+@lru_cache(1024)
+def _is_storable(type_: pa.DataType) -> bool:
+    return bool(storable_type(type_).equals(type_))
 
 
 def storable_array(array: pa.Array) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.records.types import has_objects, types_within
 from headrace.sinks.json_value import NoJsonError, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -56,19 +57,23 @@ def parquet_misfits(batch: pa.RecordBatch) -> dict[int, str]:
     return _misfits(batch, _column_trouble, (_FAR_SECOND, _HALF_DAY))
 
 
-def _misfits(batch: pa.RecordBatch, trouble: Callable[[Any], str | None], doubts: Sequence[Doubt]) -> dict[int, str]:
+def _misfits(batch: pa.RecordBatch, trouble: Callable[[Any], str | None], doubts: tuple[Doubt, ...]) -> dict[int, str]:
     found: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if has_objects(column.type):
             for row, value in enumerate(from_column(column)):
                 if why := trouble(value):
                     found.setdefault(row, f"column {name!r} holds {why}")
-        types = list(types_within(column.type))
-        for doubt in doubts:
-            if any(map(doubt.concerns, types)):
-                for row in np.flatnonzero(_flags(column, doubt)).tolist():
-                    found.setdefault(row, f"column {name!r} holds {doubt.why}")
+        for doubt in _concerning(column.type, doubts):
+            for row in np.flatnonzero(_flags(column, doubt)).tolist():
+                found.setdefault(row, f"column {name!r} holds {doubt.why}")
     return found
+
+
+@lru_cache(1024)
+def _concerning(type_: pa.DataType, doubts: tuple[Doubt, ...]) -> tuple[Doubt, ...]:
+    types = list(types_within(type_))
+    return tuple(doubt for doubt in doubts if any(map(doubt.concerns, types)))
 
 
 def _text_trouble(value: Any) -> str | None:

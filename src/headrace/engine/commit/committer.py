@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 TICK_SECS = 0.05
 MAX_PARTS_BEING_ENCODED = 2
+MAX_PARTS_BEING_SEALED = 2
 
 
 class Committer:
@@ -197,7 +198,9 @@ class Committer:
 
     def _start_threads(self) -> None:
         self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
-        # A commit waits for the disk, and need not keep an encoder from its work.
+        # Sealing and committing wait for the disk, and need not keep an encoder from its work.
+        self._sealing = ThreadPoolExecutor(MAX_PARTS_BEING_SEALED, thread_name_prefix="headrace-seal")
+        self._room_to_seal = threading.Semaphore(2 * MAX_PARTS_BEING_SEALED)
         self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
         self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
         self._flusher.start()
@@ -389,7 +392,17 @@ class Committer:
 
     def _encode(self, part: Part) -> None:
         with self._failing():
-            if self._encoder.run(part) and not self._closing:
+            if self._encoder.run(part):
+                self._room_to_seal.acquire()  # so that a slow disk slows the encoders down in the end
+                self._sealing.submit(self._seal, part)
+
+    def _seal(self, part: Part) -> None:
+        with self._failing():
+            try:
+                self._encoder.seal(part)
+            finally:
+                self._room_to_seal.release()
+            if not self._closing:
                 self._committing.submit(self._commit_prepared)
 
     @contextmanager
@@ -424,6 +437,7 @@ class Committer:
         self._sink.check(schema)
         part = Part(number=0, schema=schema, closed=True, busy=True)
         self._encoder.run(part)
+        self._encoder.seal(part)
         self._publisher.commit([part])
 
     # --- threads and ends ---------------------------------------------------------------------------------------------
@@ -451,6 +465,7 @@ class Committer:
             self._wake_flusher.notify_all()
         self._flusher.join()
         self._pool.shutdown(wait=True)
+        self._sealing.shutdown(wait=True)
         self._committing.shutdown(wait=True)
         if self._mirror is not None:
             self._mirror.stop()

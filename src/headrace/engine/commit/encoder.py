@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from headrace.engine.commit.crash import crash_point
@@ -13,7 +14,7 @@ from headrace.sinks.disk import cannot_write
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.engine.commit.holdings import Holdings
     from headrace.engine.commit.part import Part
@@ -57,25 +58,36 @@ class Encoder:
         return not part.busy and part.waiting_bytes >= EAGER_BYTES
 
     def run(self, part: Part) -> bool:
-        """Encode what the part has; return whether it was closed and is prepared now.
+        """Encode what the part has; return whether it was closed and has to be sealed now.
 
         Raises:
             SinkError: the sink refuses.
         """
-        try:
+        with self._refusing(part):
             while isinstance(piece := self._next(part), Piece):
                 self._write(part, piece)
-            if piece == "later":
-                return False
+        return piece == "closed"
+
+    def seal(self, part: Part) -> None:
+        """Make an encoded part durable, which waits for the disk.
+
+        Raises:
+            SinkError: the sink refuses.
+        """
+        with self._refusing(part):
             if part.number is not None:
                 part.receipt = self._prepare(part)
+        with self._changed:
+            part.prepared = True
+
+    @contextmanager
+    def _refusing(self, part: Part) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise cannot_write(
                 os.path.join(self._sink.folder or self._sink.name, f"part {part.number}"), error
             ) from error
-        with self._changed:
-            part.prepared = True
-        return True
 
     def _next(self, part: Part) -> Piece | Literal["later", "closed"]:
         with self._changed:

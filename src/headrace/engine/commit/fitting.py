@@ -36,6 +36,7 @@ class Fitting:
         self, sink: Sink, failures: Failures, *, stage: str | None, hopeless_rows: float = HOPELESS_ROWS
     ) -> None:
         self._sink, self._failures, self._stage = sink, failures, stage
+        self._misfits = sink.misfits if isinstance(sink, ChoosySink) else None
         self._first_rows = FirstRows(enough=hopeless_rows)
         self._sound = 0
         self.failed = 0
@@ -49,7 +50,7 @@ class Fitting:
             TooManyFailuresError: more rows fail than may, or all of the first ones do.
         """
         batch = block.batch
-        found = dict(self._sink.misfits(batch)) if isinstance(self._sink, ChoosySink) else {}
+        found = dict(self._misfits(batch)) if self._misfits is not None else {}
         if self._stage is None:
             for row, why in found.items():
                 raise SinkError(

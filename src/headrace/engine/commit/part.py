@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.records.failure import RowFailure
     from headrace.sinks.sink import PartWriter
 
-DEFAULT_PART_BYTES = 32 * 2**20
+DEFAULT_PART_BYTES = 24 * 2**20
 """Bytes of Arrow columns: small enough to fill in a moment at the speed of a disk, large enough for readers."""
 MAX_PIECES = 50_000
 """A part is closed at so many pieces whatever its size, so that bookkeeping stays small."""
@@ -41,7 +41,7 @@ class PartSize:
         """Make the size of what the user asked for; with rows alone, bytes do not count.
 
         >>> PartSize.of(target_part_bytes=None, rows_per_part=None).target_bytes
-        33554432
+        25165824
         """
         if target_part_bytes is None:
             target_part_bytes = DEFAULT_PART_BYTES if rows_per_part is None else 2**62

@@ -51,7 +51,7 @@ class Piece:
     def of(cls, block: Block, *, now: float, saved: Saved | None = None) -> Piece:
         """Make the piece of a block."""
         texts = sum(len(f.row) + len(f.message) + len(f.traceback) for f in block.failures)
-        nbytes = block.batch.nbytes if block.num_rows else 0
+        nbytes = block.nbytes if block.num_rows else 0
         return cls(
             unit=block.unit,
             start=block.start,
