@@ -9,8 +9,8 @@ whose error that is.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,9 @@ from headrace.records.tensors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+AnswerT = TypeVar("AnswerT")
 
 
 class TypeQuarrelError(Exception):
@@ -194,7 +196,21 @@ def is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
-@lru_cache(1024)
+def once_a_type(function: Callable[..., AnswerT]) -> Callable[..., AnswerT]:
+    """Keep what a function says of a type (and of what else it gets): columns of every block are asked the same.
+
+    Extension types are asked anew, since those of other libraries need not be hashable.
+    """
+    kept = lru_cache(1024)(function)
+
+    @wraps(function)
+    def answer(type_: pa.DataType, *rest: Any) -> AnswerT:
+        return function(type_, *rest) if isinstance(type_, pa.BaseExtensionType) else kept(type_, *rest)
+
+    return answer
+
+
+@once_a_type
 def has_objects(type_: pa.DataType) -> bool:
     """Say whether there are Python objects in a column, at any depth."""
     return any(isinstance(inner, ObjectType) for inner in types_within(type_))

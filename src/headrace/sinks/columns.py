@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from headrace.records.types import (
     conform,
     has_objects,
     is_list,
+    once_a_type,
     unify_schemas,
     unify_types,
 )
@@ -156,7 +156,7 @@ def storable(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([storable_array(column) for column in batch.columns], schema=schema)
 
 
-@lru_cache(1024)
+@once_a_type
 def _is_storable(type_: pa.DataType) -> bool:
     return bool(storable_type(type_).equals(type_))
 

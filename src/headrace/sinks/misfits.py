@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 from headrace.records.alike import without_arrays
 from headrace.records.columns import from_column, to_column
 from headrace.records.lists import is_any_list, items_of
-from headrace.records.types import has_objects, types_within
+from headrace.records.types import has_objects, once_a_type, types_within
 from headrace.sinks.json_value import NoJsonError, text_of
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def _misfits(batch: pa.RecordBatch, trouble: Callable[[Any], str | None], doubts
     return found
 
 
-@lru_cache(1024)
+@once_a_type
 def _concerning(type_: pa.DataType, doubts: tuple[Doubt, ...]) -> tuple[Doubt, ...]:
     types = list(types_within(type_))
     return tuple(doubt for doubt in doubts if any(map(doubt.concerns, types)))
