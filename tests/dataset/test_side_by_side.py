@@ -5,6 +5,7 @@ import pytest
 import headrace as hr
 from headrace.errors import PlanError
 from headrace.handlers.function import FunctionModelHandler
+from headrace.metrics.report import Report
 
 
 def both() -> hr.KeyedModelHandler:
@@ -44,3 +45,39 @@ def test_without_inputs_no_model_sees_another_s_answers() -> None:
 def test_they_are_all_in_memory_so_that_they_have_no_budget() -> None:
     with pytest.raises(PlanError, match="models that take turns|leave memory_budget= out"):
         hr.from_items([{"x": 1}]).run_inference(both(), inputs="x", memory_budget="auto")
+
+
+def test_the_report_tells_on_how_many_rows_models_agree() -> None:
+    models = {
+        "old": FunctionModelHandler(lambda xs: [x % 2 for x in xs]),
+        "new": FunctionModelHandler(lambda xs: [hr.RowError("no") if x == 4 else float(x % 4) for x in xs]),
+        "text": FunctionModelHandler(lambda xs: ["a" for _ in xs]),
+    }
+    ds = hr.range(8).run_inference(hr.KeyedModelHandler(models, mode="all"), inputs="id", on_error="null")
+    for asked in (
+        ds,
+        hr.range(8).run_inference(
+            hr.KeyedModelHandler(models, mode="all"),
+            inputs="id",
+            output={"old": "o", "new": "n", "text": "t"},
+            on_error="null",
+        ),
+    ):
+        statistics = asked.stats()
+        pairs = [pair for stage in statistics.stages for step in stage.steps for pair in step.agreement]
+        assert [(pair.one, pair.other, pair.rows, pair.equal) for pair in pairs] == [("old", "new", 7, 3)]
+        assert "old and new agree on 42.9 % of 7 rows" in str(Report(statistics))
+
+
+def test_answers_can_be_labelled_with_the_names_of_their_models() -> None:
+    models = {
+        "old": FunctionModelHandler(lambda xs: [{"label": "even" if x % 2 == 0 else "odd", "score": 0.5} for x in xs]),
+        "new": FunctionModelHandler(lambda xs: [hr.RowError("no") if x == 1 else int(x) for x in xs]),
+    }
+    keyed = hr.KeyedModelHandler(models, mode="all", labelled=True)
+    rows = hr.range(2).run_inference(keyed, inputs="id", on_error="null").take(2)
+    assert [row["prediction"] for row in rows] == [["old:even", "new:0"], ["old:odd", None]]
+    with pytest.raises(PlanError, match="labelled=True puts all answers into one column"):
+        hr.range(2).run_inference(keyed, inputs="id", output={"old": "o", "new": "n"})
+    with pytest.raises(PlanError, match="labelled=True is for mode='all'"):
+        hr.KeyedModelHandler(models, key="id", labelled=True)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.dataset.inference import build_inference, suffixed
 from headrace.dataset.scope import step_name
 from headrace.errors import PlanError, suggestion
+from headrace.model.agreement import agreement, labels_of
 from headrace.model.keyed import KeyedModelHandler
 from headrace.plan.nodes import MapBatches
 from headrace.plan.steps import Step
+from headrace.records.plain import array_of_numbers
 from headrace.records.private import answer_column
 
 if TYPE_CHECKING:
@@ -21,19 +26,42 @@ if TYPE_CHECKING:
 
 
 class SideBySide:
-    """Puts columns together as a struct in one column, in place of them."""
+    """Puts the answers of models together in one column, in place of theirs, and counts on how many rows they agree.
 
-    def __init__(self, columns: Mapping[str, str], output: str) -> None:
-        """`columns` are those to put together, by the names of the struct's fields."""
-        self.columns, self.output = dict(columns), output
+    One for each replica of a step, which reads its `agreement_tallies`.
+    """
+
+    def __init__(self, columns: Mapping[str, str], output: str | None, labelled: bool = False) -> None:
+        """`columns` are the answers' by the models' names; without `output` they stay where they are."""
+        self.columns, self.output, self.labelled = dict(columns), output, labelled
+        self.agreement_tallies: Counter[tuple[str, str, str]] = Counter()
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the struct."""
+        """Return the batch with a struct of the answers, or a list of them as text behind the names of their models."""
+        answers = {name: batch.column(column) for name, column in self.columns.items()}
+        self.agreement_tallies += agreement(answers)
+        if self.output is None:
+            return batch
         names = [name for name in batch.schema.names if name not in self.columns.values()]
-        together = pa.StructArray.from_arrays([batch.column(c) for c in self.columns.values()], names=[*self.columns])
+        together = labelled(answers) if self.labelled else pa.StructArray.from_arrays([*answers.values()], [*answers])
         return pa.RecordBatch.from_arrays(
             [*(batch.column(name) for name in names), together], names=[*names, self.output]
         )
+
+
+def labelled(answers: Mapping[str, pa.Array]) -> pa.Array:
+    """Return for each row a list of answers as `name:answer`.
+
+    >>> labelled({"old": pa.array([1, 2]), "new": pa.array(["a", None])}).to_pylist()
+    [['old:1', 'new:a'], ['old:2', None]]
+    """
+    texts = [
+        pc.binary_join_element_wise(name, labels_of(column).cast(pa.string()), ":") for name, column in answers.items()
+    ]
+    rows, width = len(texts[0]), len(texts)
+    order = np.arange(rows * width).reshape(width, rows).T.reshape(-1)
+    values = pa.concat_arrays(texts).take(array_of_numbers(order))
+    return pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * width, values)
 
 
 def infer(upstream: Node, handler: Any, **settings: Any) -> Node:
@@ -48,6 +76,8 @@ def _ask_all(
 ) -> Node:
     if settings.get("memory_budget") is not None:
         raise PlanError("with mode='all' all models are in memory together; leave memory_budget= out, or use key=")
+    if keyed.labelled and not isinstance(output, str):
+        raise PlanError("labelled=True puts all answers into one column; with output={...} leave it out")
     label = step_name(name, "run_inference")
     columns = _columns(keyed, output)
     settings["model_id_column"] = None  # the answers have the models' names beside them
@@ -55,12 +85,11 @@ def _ask_all(
     for model, handler in keyed.models.items():
         step = suffixed(label, f"/{model}")
         node = build_inference(node, handler, output=columns[model], name=step, **settings)
-    if not isinstance(output, str):
-        return node
     together = Step(
         name=suffixed(label, "/side_by_side"),
         kind="map_batches",
-        function=SideBySide(columns, output),
+        function=SideBySide,
+        args=(columns, output if isinstance(output, str) else None, keyed.labelled),
         batch_format="pyarrow",
         row_wise=True,
     )

@@ -12,7 +12,8 @@ from headrace.engine.failing import leaving
 from headrace.engine.processes.crew import Crew
 from headrace.engine.task import StepCounts
 from headrace.engine.watchdog import Glance
-from headrace.metrics.statistics import StageStatistics, StepStatistics
+from headrace.metrics.statistics import Agreement, StageStatistics, StepStatistics
+from headrace.model.agreement import COMPARED, EQUAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,6 +188,7 @@ class StageRun:
                 retried=c.retried,
                 seconds=c.seconds,
                 fans_out=fans_out.get(name, False),
+                agreement=_agreement(c.tallies),
             )
             for name, c in self.step_counts().items()
         )
@@ -219,3 +221,11 @@ class StageRun:
     def recall_statistics(self) -> RecallStatistics | None:
         """Return what was answered from memory where the stage has one."""
         return None
+
+
+def _agreement(tallies: Mapping[tuple[str, ...], int]) -> tuple[Agreement, ...]:
+    return tuple(
+        Agreement(one=one, other=other, rows=rows, equal=tallies.get((EQUAL, one, other), 0))
+        for (what, one, other), rows in tallies.items()
+        if what == COMPARED
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -115,6 +116,8 @@ class StepRunner:
             self.attended.back()
         self.attended.away()
         counts.seconds += time.perf_counter() - started
+        if (tallies := getattr(self._made, "agreement_tallies", None)) is not None:
+            counts.tallies = Counter(tallies)
         self.sound = counts.rows_in - counts.failed
 
     def empty(self, block: Block) -> Block:

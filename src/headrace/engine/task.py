@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class StepCounts:
     with_error: int = 0
     retried: int = 0
     seconds: float = 0.0
+    tallies: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    """What the step's own function counts; replaced, never changed."""
 
     def __reduce__(self) -> tuple[Any, ...]:  # many times faster than what a dataclass with slots has
         return StepCounts, (
@@ -32,6 +35,7 @@ class StepCounts:
             self.with_error,
             self.retried,
             self.seconds,
+            self.tallies,
         )
 
     def add(self, other: StepCounts) -> None:
@@ -43,6 +47,8 @@ class StepCounts:
         self.with_error += other.with_error
         self.retried += other.retried
         self.seconds += other.seconds
+        if other.tallies:
+            self.tallies = Counter(self.tallies) + Counter(other.tallies)
 
 
 class Task(Protocol):

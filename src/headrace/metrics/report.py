@@ -11,6 +11,7 @@ from headrace.metrics.quantities import amount, count, duration, percent
 
 if TYPE_CHECKING:
     from headrace.metrics.statistics import (
+        Agreement,
         ManagerStatistics,
         ModelStatistics,
         RecallStatistics,
@@ -101,6 +102,7 @@ class Report:
         table += [_sink_row(sink) for sink in run.sinks]
         notes = [side_input_text(side) for side in run.side_inputs]
         notes += [note for sink in run.sinks for note in _sink_notes(sink)]
+        notes += [agreement_text(pair) for stage in run.stages for step in stage.steps for pair in step.agreement]
         notes += [stall_text(stall) for stall in run.stalls]
         state = "finished in" if run.done else "running for"
         total = f"{state} {duration(run.elapsed_secs)}, {self.rows_per_sec:,.0f} rows/s, "
@@ -218,6 +220,16 @@ def side_input_text(side: SideInputStatistics) -> str:
     places = [(side.mapped_bytes, "machine"), (side.process_bytes, "process")]
     kept = ", ".join(f"{amount(nbytes)} {{}}once a {place}" for nbytes, place in places if nbytes)
     return made + kept.replace("{}", "in memory ", 1).replace("{}", "")
+
+
+def agreement_text(pair: Agreement) -> str:
+    """Write on how many rows two models agree, for people.
+
+    >>> from headrace.metrics.statistics import Agreement
+    >>> agreement_text(Agreement(one="old", other="new", rows=2_000, equal=1_950))
+    'old and new agree on 97.5 % of 2,000 rows'
+    """
+    return f"{pair.one} and {pair.other} agree on {100 * pair.share:.1f} % of {count(pair.rows, 'row')}"
 
 
 def stall_text(stall: Stall) -> str:

@@ -13,6 +13,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """On how many rows two models gave the same answer, in this run."""
+
+    one: str
+    other: str
+    rows: int
+    """Rows that both have answered."""
+    equal: int
+
+    @property
+    def share(self) -> float:
+        """Share of rows with the same answer."""
+        return self.equal / self.rows if self.rows else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepStatistics:
     """What one step of the plan (map_1, run_inference_1, …) did with its rows.
 
@@ -31,6 +47,8 @@ class StepStatistics:
     seconds: float = 0.0
     """Time spent in the step, summed over replicas."""
     fans_out: bool = False
+    agreement: tuple[Agreement, ...] = ()
+    """Of each pair of models that the step compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ class KeyedModelHandler(ModelHandler[Any]):
         *,
         key: str | Callable[[dict[str, Any]], Any] | None = None,
         mode: Literal["route", "all"] = "route",
+        labelled: bool = False,
     ) -> None:
         """Name the models.
 
@@ -62,9 +63,11 @@ class KeyedModelHandler(ModelHandler[Any]):
             key: column with the name of each row's model, or a function from a row to it; numbers count as text.
             mode: "route" asks the model that the key names; "all" asks all of them, so that they can be compared: the
                 answer is a struct with a field for each name, or goes to the columns that `output={name: column}` says.
+                The report tells on how many rows they agree.
+            labelled: with mode="all" the answer is a list of text instead, `name:label` of each model.
         """
         self.models: dict[str, ModelHandler[Any]] = {str(name): handler for name, handler in dict(models).items()}
-        self.key, self.mode = key, mode
+        self.key, self.mode, self.labelled = key, mode, labelled
         self.pattern: str | None = None
         self.make: Callable[[str], ModelHandler[Any]] | None = None
         _check(self)
@@ -90,7 +93,7 @@ class KeyedModelHandler(ModelHandler[Any]):
             key: as in the constructor.
         """
         made = cls.__new__(cls)
-        made.models, made.key, made.mode = {}, key, "route"
+        made.models, made.key, made.mode, made.labelled = {}, key, "route", False
         made.pattern, made.make = pattern, make
         _check(made)
         return made
@@ -148,6 +151,8 @@ def _check(keyed: KeyedModelHandler) -> None:
         raise PlanError(f"key is {keyed.key!r}; pass the column that names each row's model, or a function of the row")
     if keyed.mode == "all" and keyed.key is not None:
         raise PlanError("mode='all' asks every model about every row; leave key= out, or use mode='route'")
+    if keyed.labelled and keyed.mode != "all":
+        raise PlanError("labelled=True is for mode='all'; where a key names the model, model_id says which it was")
     if keyed.pattern is not None:
         if "{key}" not in keyed.pattern:
             raise PlanError(f"{keyed.pattern!r} has no {{key}} in it, so that all keys would name the same model")
