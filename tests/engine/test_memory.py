@@ -32,6 +32,18 @@ def test_everybody_is_told_once_when_memory_is_short_and_once_when_it_is_not() -
     assert watch.peak_bytes >= 990
 
 
+def test_pages_of_mapped_files_do_not_count() -> None:
+    meter, of_files = Meter(), [100]
+    told: list[bool] = []
+    watch = MemoryWatch(1000, used=meter, of_files=lambda: of_files[0])
+    watch._listeners, watch._mapped_bytes = [told.append], 400
+    for used, files in ((700, 100), (1000, 400), (1200, 500), (1250, 900), (950, 300), (600, 100)):
+        meter.used, of_files[0] = used, files
+        watch.look()
+    assert told == [True, False]  # at 1250, of which 400 may be mapped, and at 600
+    assert watch.peak_bytes == 850
+
+
 def test_the_time_under_pressure_is_counted_while_it_lasts() -> None:
     meter = Meter()
     watch, _ = watched(meter)

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -342,6 +344,67 @@ def test_a_cache_knows_answers_by_side_data(tmp_path):
         return asked.take(1)[0]["prediction"]
 
     assert [named("Finland"), named("Suomi"), named("Finland")] == ["Finland", "Suomi", "Finland"]
+
+
+def test_failed_rows_that_are_run_again_have_their_side_input(tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def counted(row, side):
+        if row["id"] == 1 and Path(broken).exists():
+            raise ValueError("not now")
+        return row | {"rows": side.num_rows}
+
+    job = hr.range(2).map(counted, side_inputs={"side": hr.range(3).broadcast()}).write_json(tmp_path / "out")
+    assert job.run(on_error="dead_letter").failed == 1
+    broken.unlink()
+    assert job.retry().rows_written == 1
+    assert hr.read_json(str(tmp_path / "out")).take(5) == [{"id": 0, "rows": 3}, {"id": 1, "rows": 3}]
+
+
+@pytest.mark.parametrize("mode", ["route", "all"])
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_each_of_several_models_gets_it(mode, isolation):
+    class Times(hr.ModelHandler):
+        def __init__(self, factor):
+            self.factor = factor
+
+        def load_model(self):
+            return self.factor
+
+        def run_inference(self, batch, model, inference_args=None):
+            return [model * inference_args["side"].num_rows for _ in batch]
+
+    models = {"one": Times(1), "ten": Times(10)}
+    keyed = hr.KeyedModelHandler(models, mode="all") if mode == "all" else hr.KeyedModelHandler(models, key="model")
+    rows = hr.from_items([{"model": "ten"}, {"model": "one"}])
+    side = {"side": hr.range(3).broadcast()}
+    found = rows.run_inference(keyed, inputs="model", side_inputs=side, isolation=isolation).take(2)
+    expected = [{"one": 3, "ten": 30}] * 2 if mode == "all" else [30, 3]
+    assert [row["prediction"] for row in found] == expected
+
+
+def test_an_interruption_while_it_is_made_leaves_nothing(tmp_path):
+    script = f"""
+import os, signal
+import headrace as hr
+
+def interrupt(row):
+    if row["id"] == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return row
+
+side = hr.range(10).map(interrupt, isolation="thread").broadcast(lambda table: signal.pause())
+hr.range(3).map(lambda row, side: row, side_inputs={{"side": side}}).write_json({str(tmp_path / "out")!r}).run()
+"""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    ended = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -signal.SIGINT, ended.stderr
+    assert "interrupted by SIGINT" in ended.stderr
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 # -- mistakes --------------------------------------------------------------------------------------------------------

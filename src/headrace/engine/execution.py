@@ -34,7 +34,7 @@ from headrace.sinks.folder import beginning_here
 from headrace.sinks.patience import Patience, holding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
@@ -70,6 +70,8 @@ class Execution:
         self._plan, self._options, self._collected = plan, options, collected
         self._given_side_inputs = side_inputs is not None
         self._side_inputs = side_inputs or SideInputs(plan)
+        self._aside: Execution | None = None
+        """What reads the rows of a side input now."""
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
         self._memories = Memories(plan)
@@ -110,7 +112,7 @@ class Execution:
             self._input.record()
             if not self._given_side_inputs:
                 self._held.callback(self._side_inputs.close)
-                self._side_inputs.build(self._run_aside, needed=not self._is_finished())
+                self._side_inputs.build(self._run_aside, needed=self._options.retry_failed or not self._is_finished())
         except BaseException:
             self._abort()
             raise
@@ -130,7 +132,7 @@ class Execution:
         )
         self._stages = stages = wiring.build()
         workers = lambda: [pid for stage in stages for pid in stage.worker_pids()]  # noqa: E731 - a name for it
-        self._memory.start(workers, wiring.listeners())
+        self._memory.start(workers, wiring.listeners(), mapped_bytes=self._side_inputs.mapped_bytes)
         collects = any(isinstance(output, Collect) for output in self._plan.outputs)
         self._watchdog = Watchdog(
             stages, self._state, warn_after_secs=self._options.stall_warning_secs, everybody=not collects
@@ -188,6 +190,13 @@ class Execution:
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
+    def progress(self) -> RunStatistics:
+        """Return what is to be shown at the moment: of the side input that is being read, or of the run itself."""
+        aside = self._aside
+        if aside is not None:
+            return aside.progress()
+        return self.statistics() if self._stages else RunStatistics(elapsed_secs=time.perf_counter() - self._began)
+
     def statistics(self) -> RunStatistics:
         """Return a snapshot."""
         return RunStatistics(
@@ -205,15 +214,17 @@ class Execution:
 
     # -- side inputs -----------------------------------------------------------------------------------------------
 
-    def _run_aside(self, plan: Plan) -> Iterator[Block]:
+    def _run_aside(self, plan: Plan) -> Generator[Block, None, None]:
         """Run the plan of a side input; those that it uses itself have been made before."""
         options = self._options.aside()
         aside = Execution(optimised(plan, on_error=options.on_error), options, side_inputs=self._side_inputs)
+        self._aside = aside
         try:
             aside.start()
             yield from aside.blocks()
         finally:
             aside.close()
+            self._aside = None
 
     def _is_finished(self) -> bool:
         return all(

@@ -37,11 +37,15 @@ class MemoryWatch:
         limit_bytes: int,
         *,
         used: Callable[[list[int]], int] | None = None,
+        of_files: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`used(pids)` measures this process with its workers."""
+        """`used(pids)` measures this process with its workers, `of_files()` what of this process are pages of files."""
         self._limit_bytes = limit_bytes
-        self._used = used or memory_of_tree
+        self._measure = used or memory_of_tree
+        self._of_files = of_files or file_pages
+        self._of_files_before = self._of_files()
+        self._mapped_bytes = 0
         self._clock = clock
         self._workers: Callable[[], list[int]] = list
         self._listeners: list[Callable[[bool], None]] = []
@@ -51,9 +55,15 @@ class MemoryWatch:
         self._peak_bytes = 0
         self._ended = threading.Event()
 
-    def start(self, workers: Callable[[], list[int]], listeners: list[Callable[[bool], None]]) -> None:
-        """Begin to look, in a thread of its own; `workers` finds the process ids of workers."""
-        self._workers, self._listeners = workers, listeners
+    def start(
+        self, workers: Callable[[], list[int]], listeners: list[Callable[[bool], None]], *, mapped_bytes: int = 0
+    ) -> None:
+        """Begin to look, in a thread of its own; `workers` finds the process ids of workers.
+
+        Files of `mapped_bytes`, which this process has mapped since, do not count: the system takes their pages back
+        when it needs them.
+        """
+        self._workers, self._listeners, self._mapped_bytes = workers, listeners, mapped_bytes
         threading.Thread(target=self._run, name="headrace-memory", daemon=True).start()
 
     def stop(self) -> None:
@@ -65,6 +75,8 @@ class MemoryWatch:
     @property
     def peak_bytes(self) -> int:
         """The most that was in use; of this process alone it is the system's own count, which misses nothing."""
+        if self._mapped_bytes:
+            return self._peak_bytes  # the system counts what is mapped as well
         return max(self._peak_bytes, own_peak_bytes())
 
     @property
@@ -96,6 +108,12 @@ class MemoryWatch:
                 return
             give_back()
 
+    def _used(self, pids: list[int]) -> int:
+        used = self._measure(pids)
+        if self._mapped_bytes:
+            used -= min(self._mapped_bytes, max(0, self._of_files() - self._of_files_before))
+        return used
+
     def _run(self) -> None:
         while not self._ended.wait(TICK_SECS):
             self.look()
@@ -111,6 +129,15 @@ class MemoryWatch:
 def memory_of_tree(workers: list[int]) -> int:
     """Return the bytes of this process and of its workers, without the pages of files that workers share with it."""
     return _resident(os.getpid(), shared=True) + sum(_resident(pid, shared=False) for pid in workers)
+
+
+def file_pages() -> int:
+    """Return the bytes of this process that are pages of files; 0 where nobody tells."""
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("RssFile:"):
+                return 1024 * int(line.split()[1])
+    return 0
 
 
 def proportional_bytes(pid: int) -> int:

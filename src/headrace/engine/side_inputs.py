@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from headrace.records.failure import told
 from headrace.records.types import TypeQuarrelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from headrace.engine.side_data import SideData
@@ -43,7 +43,7 @@ class SideInputs:
         self._statistics: list[SideInputStatistics] = []
         self._held = ExitStack()
 
-    def build(self, run: Callable[[Plan], Iterator[Block]], *, needed: bool = True) -> None:
+    def build(self, run: Callable[[Plan], Generator[Block, None, None]], *, needed: bool = True) -> None:
         """Make them one after another; `run` runs a plan and yields its blocks in the order of the input.
 
         Raises:
@@ -69,6 +69,11 @@ class SideInputs:
         """Return where each of a step's side inputs is to be had."""
         return tuple((argument, self._data[id(broadcast)]) for argument, broadcast in side_inputs)
 
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes of files that processes map."""
+        return sum(side.mapped_bytes for side in self._statistics)
+
     def statistics(self) -> tuple[SideInputStatistics, ...]:
         """Return a snapshot of those that are made."""
         return tuple(self._statistics)
@@ -77,12 +82,15 @@ class SideInputs:
         """Remove the files. Whoever has mapped them keeps them as long as he likes."""
         self._held.close()
 
-    def _make(self, name: str, broadcast: Broadcast, run: Callable[[Plan], Iterator[Block]], place: Path) -> None:
+    def _make(
+        self, name: str, broadcast: Broadcast, run: Callable[[Plan], Generator[Block, None, None]], place: Path
+    ) -> None:
         began = time.perf_counter()
         plan, spool, failed = plan_of(broadcast), Spool(place), 0
-        for block in run(plan):
-            spool.add(block.batch)
-            failed += len(block.failures)
+        with closing(run(plan)) as blocks:
+            for block in blocks:
+                spool.add(block.batch)
+                failed += len(block.failures)
         table = spool.finish(empty=known_schema(plan, plan.outputs[0].upstream))
         _log.info("side input %s: %d rows are there", name, spool.rows)
         made = SideInputStatistics(name=name, rows=spool.rows, failed=failed)

@@ -37,10 +37,9 @@ def run(plan: Plan, options: ExecutionOptions, *, progress: str | bool = False) 
     execution = _checked(plan, options)
     mode = ("auto" if progress else "none") if isinstance(progress, bool) else progress
     try:
-        with interruptible(execution.close, finished=lambda: _finished(execution)):
+        with interruptible(execution.close, finished=lambda: _finished(execution)), _progress(execution, mode):
             execution.start()
-            with _progress(execution, mode):
-                execution.wait()
+            execution.wait()
     finally:
         execution.close()
     return RunResult(execution.statistics())
@@ -96,7 +95,7 @@ def _progress(execution: Execution, mode: str) -> Iterator[None]:
         return
     from headrace.metrics.progress import show_progress
 
-    with show_progress(execution.statistics, stream=sys.stderr, mode=mode):  # type: ignore[arg-type]
+    with show_progress(execution.progress, stream=sys.stderr, mode=mode):  # type: ignore[arg-type]
         yield
 
 
