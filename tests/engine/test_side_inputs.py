@@ -1,5 +1,6 @@
 """Side inputs: whole before the first row, built once, shared between processes, part of the job."""
 
+import errno
 import os
 import pickle
 import signal
@@ -245,6 +246,22 @@ def test_a_build_function_that_fails_is_told():
         hr.range(1).map(lambda row, side: row, side_inputs=side).take(1)
 
 
+def test_a_full_disk_is_told_with_what_to_do():
+    def build(table):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(SideInputError, match="No space left on device; it lies in .* TMPDIR names a folder"):
+        hr.range(1).map(lambda row, side: row, side_inputs={"side": countries().broadcast(build)}).take(1)
+
+
+def test_an_interruption_within_the_building_stays_one():
+    def build(table):
+        raise hr.RunInterrupted("interrupted by SIGINT")
+
+    with pytest.raises(hr.RunInterrupted):
+        hr.range(1).map(lambda row, side: row, side_inputs={"side": countries().broadcast(build)}).take(1)
+
+
 def test_files_are_gone_when_the_run_has_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     side = {"side": hr.range(3).broadcast(lambda table: np.zeros(100_000))}
@@ -453,3 +470,9 @@ def test_two_of_one_name_are_told():
     sides = {"one": countries().broadcast(name="x"), "two": orders().broadcast(name="x")}
     with pytest.raises(PlanError, match="side input 'x' appears twice"):
         orders().map(lambda row, one, two: row, side_inputs=sides).take(1)
+
+
+def test_memory_that_the_building_took_is_in_the_report():
+    side = hr.range(3).broadcast(lambda table: len(np.ones(60_000_000).tobytes()))  # 480 MB, and as much once more
+    result = hr.range(1).filter(lambda row, side: side == 480_000_000, side_inputs={"side": side}).stats()
+    assert result.peak_memory_bytes > 900_000_000

@@ -15,7 +15,7 @@ from headrace.engine.choice import Choice
 from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
-from headrace.engine.memory import MemoryWatch, share_arenas
+from headrace.engine.memory import MemoryWatch, own_peak_bytes, share_arenas
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.side_inputs import SideInputs
@@ -72,6 +72,7 @@ class Execution:
         self._side_inputs = side_inputs or SideInputs(plan)
         self._aside: Execution | None = None
         """What reads the rows of a side input now."""
+        self._peak_aside_bytes = 0
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
         self._memories = Memories(plan)
@@ -112,7 +113,7 @@ class Execution:
             self._input.record()
             if not self._given_side_inputs:
                 self._held.callback(self._side_inputs.close)
-                self._side_inputs.build(self._run_aside, needed=self._options.retry_failed or not self._is_finished())
+                self._make_side_inputs()
         except BaseException:
             self._abort()
             raise
@@ -202,7 +203,7 @@ class Execution:
         return RunStatistics(
             elapsed_secs=(self._ended or time.perf_counter()) - self._began,
             done=self._ended is not None,
-            peak_memory_bytes=self._memory.peak_bytes,
+            peak_memory_bytes=max(self._memory.peak_bytes, self._peak_aside_bytes),
             memory_limit_bytes=self._options.memory_limit_bytes,
             memory_pressure_secs=self._memory.pressed_secs,
             sources=tuple(stage.source_statistics() for stage in self._stages if isinstance(stage, ReadStage)),
@@ -214,6 +215,11 @@ class Execution:
 
     # -- side inputs -----------------------------------------------------------------------------------------------
 
+    def _make_side_inputs(self) -> None:
+        self._side_inputs.build(self._run_aside, needed=self._options.retry_failed or not self._is_finished())
+        if self._side_inputs.statistics():
+            self._peak_aside_bytes = max(self._peak_aside_bytes, own_peak_bytes())
+
     def _run_aside(self, plan: Plan) -> Generator[Block, None, None]:
         """Run the plan of a side input; those that it uses itself have been made before."""
         options = self._options.aside()
@@ -224,6 +230,7 @@ class Execution:
             yield from aside.blocks()
         finally:
             aside.close()
+            self._peak_aside_bytes = max(self._peak_aside_bytes, aside.statistics().peak_memory_bytes)
             self._aside = None
 
     def _is_finished(self) -> bool:

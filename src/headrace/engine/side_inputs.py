@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.mapped import save
 from headrace.engine.scratch_folder import ScratchFolder
 from headrace.engine.side_data import Rebuilt, Unneeded, key_of
 from headrace.engine.spool import Spool
-from headrace.errors import HeadraceError, SideInputError
+from headrace.errors import HeadraceError, RunInterrupted, SideInputError
 from headrace.metrics.statistics import SideInputStatistics
 from headrace.model.shared import shared
 from headrace.plan.schemas import known_schema
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from headrace.plan.nodes import Broadcast
     from headrace.records.block import Block
 
+    Run: TypeAlias = Callable[[Plan], Generator[Block, None, None]]
+
 _log = logging.getLogger("headrace.side_inputs")
 
 
@@ -43,7 +46,7 @@ class SideInputs:
         self._statistics: list[SideInputStatistics] = []
         self._held = ExitStack()
 
-    def build(self, run: Callable[[Plan], Generator[Block, None, None]], *, needed: bool = True) -> None:
+    def build(self, run: Run, *, needed: bool = True) -> None:
         """Make them one after another; `run` runs a plan and yields its blocks in the order of the input.
 
         Raises:
@@ -61,9 +64,10 @@ class SideInputs:
             place.mkdir()
             try:
                 self._make(name, broadcast, run, place)
+            except RunInterrupted:
+                raise
             except (HeadraceError, OSError, TypeQuarrelError) as error:
-                why = str(error) if isinstance(error, HeadraceError) else told(error)
-                raise SideInputError(f"side input {name!r} cannot be made: {why}") from error
+                raise SideInputError(f"side input {name!r} cannot be made: {_why(error, folder)}") from error
 
     def bound(self, side_inputs: Sequence[tuple[str, Broadcast]]) -> tuple[tuple[str, SideData], ...]:
         """Return where each of a step's side inputs is to be had."""
@@ -82,11 +86,9 @@ class SideInputs:
         """Remove the files. Whoever has mapped them keeps them as long as he likes."""
         self._held.close()
 
-    def _make(
-        self, name: str, broadcast: Broadcast, run: Callable[[Plan], Generator[Block, None, None]], place: Path
-    ) -> None:
-        began = time.perf_counter()
-        plan, spool, failed = plan_of(broadcast), Spool(place), 0
+    def _make(self, name: str, broadcast: Broadcast, run: Run, place: Path) -> None:
+        began, spool, failed = time.perf_counter(), Spool(place), 0
+        plan = plan_of(broadcast)
         with closing(run(plan)) as blocks:
             for block in blocks:
                 spool.add(block.batch)
@@ -94,25 +96,42 @@ class SideInputs:
         table = spool.finish(empty=known_schema(plan, plan.outputs[0].upstream))
         _log.info("side input %s: %d rows are there", name, spool.rows)
         made = SideInputStatistics(name=name, rows=spool.rows, failed=failed)
+        data: SideData = table
         if broadcast.build is None:
-            self._data[id(broadcast)] = table
             made = replace(made, mapped_bytes=os.path.getsize(table.path))
         else:
-            built = _call(broadcast.build, table)
-            try:
-                saved = save(built, place / "object")
-            except OSError:
-                raise
-            except Exception as error:  # objects may raise anything here
-                self._data[id(broadcast)] = Rebuilt(table, broadcast.build)
-                made = replace(made, rebuilt=told(error))
-            else:
-                self._data[id(broadcast)] = saved
-                made = replace(made, mapped_bytes=saved.mapped_bytes, process_bytes=saved.process_bytes)
-                spool.discard()
-            if made.process_bytes >= made.mapped_bytes:  # what is there is as good as what could be mapped
-                shared(lambda: built, key=key_of(self._data[id(broadcast)]))
+            data, made = _built(broadcast.build, table, place / "object", made)
+        if not isinstance(data, Rebuilt) and data is not table:
+            spool.discard()
+        self._data[id(broadcast)] = data
         self._statistics.append(replace(made, secs=time.perf_counter() - began))
+
+
+def _built(
+    build: Callable[[Any], Any], table: MappedTable, place: Path, made: SideInputStatistics
+) -> tuple[SideData, SideInputStatistics]:
+    """Build the object of a table; return where processes get it from, and how much of it they share."""
+    built = _call(build, table)
+    data: SideData
+    try:
+        data = saved = save(built, place)
+    except OSError:
+        raise
+    except Exception as error:  # objects may raise anything here
+        data, made = Rebuilt(table, build), replace(made, rebuilt=told(error))
+    else:
+        made = replace(made, mapped_bytes=saved.mapped_bytes, process_bytes=saved.process_bytes)
+    if made.process_bytes >= made.mapped_bytes:  # what is there is as good as what could be mapped
+        shared(lambda: built, key=key_of(data))
+    return data, made
+
+
+def _why(error: Exception, folder: ScratchFolder) -> str:
+    if isinstance(error, HeadraceError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{told(error)}; it lies in {folder.path.parent}, and where TMPDIR names a folder with more room, there"
+    return told(error)
 
 
 def _call(build: Callable[[Any], Any], table: MappedTable) -> Any:
