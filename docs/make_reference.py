@@ -58,6 +58,8 @@ STATISTICS = [
     statistics.StepStatistics,
     statistics.ModelStatistics,
     statistics.RecallStatistics,
+    statistics.UpdateStatistics,
+    statistics.ModelChange,
     statistics.SinkStatistics,
     statistics.SideInputStatistics,
 ]
@@ -82,6 +84,8 @@ def pages() -> dict[str, str]:
                 headrace.PredictionResult,
                 headrace.KeyedModelHandler,
                 headrace.MemoryBudget,
+                headrace.WatchFilePattern,
+                headrace.ModelMetadata,
                 headrace.PredictionCache,
                 headrace.PadSequences,
                 headrace.FitPictures,

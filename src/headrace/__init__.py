@@ -13,6 +13,7 @@ from headrace.model.handler import ModelHandler, PredictionResult
 from headrace.model.keyed import KeyedModelHandler, MemoryBudget
 from headrace.model.pictures import FitPictures
 from headrace.model.shared import shared
+from headrace.model.updates import ModelMetadata, WatchFilePattern
 from headrace.plan.retry import Retry
 from headrace.read import (
     from_arrow,
@@ -38,6 +39,7 @@ __all__ = [
     "KeyedModelHandler",
     "MemoryBudget",
     "ModelHandler",
+    "ModelMetadata",
     "PadSequences",
     "PlanError",
     "PredictionCache",
@@ -47,6 +49,7 @@ __all__ = [
     "RunError",
     "RunInterrupted",
     "SideInput",
+    "WatchFilePattern",
     "from_arrow",
     "from_items",
     "from_pandas",

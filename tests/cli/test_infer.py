@@ -64,6 +64,21 @@ def test_a_cache_spares_the_model_in_later_runs_whatever_their_output(capsys: Pr
     assert rows("again") == rows("out")
 
 
+def test_the_newest_model_is_taken(model: str, capsys: Printed) -> None:
+    Path("models").mkdir()
+    for number in (1, 2):
+        Path(f"models/m{number}.pkl").write_bytes(Path("model.pkl").read_bytes())
+        os.utime(f"models/m{number}.pkl", (1e9 - number, 1e9 - number))
+    assert main(["infer", model, "in.csv", "--inputs", "age,spend", "-o", "out", "--watch", "models/*.pkl"]) == 0
+    ids = hr.read_parquet("out").to_arrow()["model_id"].to_pylist()
+    assert [id_.partition("@")[0] for id_ in ids] == ["m1.pkl"] * 2
+    assert "m1.pkl@" in capsys.readouterr().out
+    assert infer("--watch-interval-secs", "5") == 2
+    assert "--watch PATTERN" in capsys.readouterr().err
+    assert infer("--watch", "models/*.pkl") == 2
+    assert "with_model(path)" in capsys.readouterr().err
+
+
 def test_a_cache_that_lies_elsewhere_is_refused(capsys: Printed) -> None:
     assert infer("--cache", "s3://bucket/kept") == 2
     assert "is no folder of this machine" in capsys.readouterr().err

@@ -4,12 +4,14 @@ import json
 
 from headrace.metrics.report import Report
 from headrace.metrics.statistics import (
+    ModelChange,
     ModelStatistics,
     RunStatistics,
     SinkStatistics,
     SourceStatistics,
     StageStatistics,
     StepStatistics,
+    UpdateStatistics,
 )
 
 
@@ -112,3 +114,15 @@ def test_shares_are_those_of_the_run_and_long_names_are_cut() -> None:
     assert lines[0].startswith("read_csv(xxx")
     assert "….csv)" in lines[0].replace("x", "")
     assert all(len(line) < 120 for line in lines)
+
+
+def test_changes_of_a_model_are_told_the_last_of_them_only() -> None:
+    changes = tuple(ModelChange(model_id=f"v{n}.pkl@abc", rows_before=100 * n, at_secs=n) for n in range(25))
+    bad = ModelChange(model_id="v25.pkl", rows_before=2450, rejected="ValueError: it breaks off")
+    updates = UpdateStatistics(model_id="v24.pkl@abc", switches=24, rejected=1, changes=(*changes, bad))
+    text = str(Report(RunStatistics(stages=(StageStatistics(name="score", updates=updates),))))
+    assert "now v24.pkl@abc, 24 switches, 1 version rejected" in text
+    assert "score: 6 earlier versions" in text
+    assert "v5.pkl" not in text
+    assert "score: v6.pkl@abc answers from row 600 on" in text
+    assert "score: v25.pkl is rejected at row 2,450 (after 0.0 s): ValueError: it breaks off" in text

@@ -19,6 +19,10 @@ class Upper(hr.ModelHandler):
 class Needy(Upper):
     def __init__(self, path): self.path = path
 
+class Kept(Upper):
+    def __init__(self): self.path = "model.txt"
+    def model_files(self): return [self.path]
+
 class Broken(Upper):
     def __init__(self): raise RuntimeError("no licence")
 

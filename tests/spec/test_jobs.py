@@ -82,6 +82,19 @@ def test_models_that_take_turns_have_a_budget() -> None:
         jobs("[{infer: {handler: 'steps:Upper', memory_budget: 2GB}}]")
 
 
+def test_a_model_that_changes_has_a_pattern() -> None:
+    for written, made in (
+        ("'m/*.pkl'", hr.WatchFilePattern("m/*.pkl")),
+        ("{pattern: 'm/*.pkl', interval_secs: 5}", hr.WatchFilePattern("m/*.pkl", 5)),
+    ):
+        (job,) = jobs(f"[{{infer: {{handler: 'steps:Kept', watch: {written}}}}}]")
+        assert job.node.upstream.updates == made
+    with pytest.raises(SpecError, match=r"with_model\(path\)"):
+        jobs("[{infer: {handler: 'steps:Upper', watch: 'm/*.pkl'}}]")
+    with pytest.raises(SpecError, match="interval_secs"):
+        jobs("[{infer: {handler: 'steps:Kept', watch: {pattern: 'm/*', interval_secs: 0}}}]")
+
+
 def test_a_cache_is_a_folder_or_has_bytes_too() -> None:
     for cache, made in (
         ("kept", hr.PredictionCache("kept")),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.dataset import Dataset, Job
+    from headrace.model.updates import WatchFilePattern
 
 EPILOG = """\b
 MODEL is KIND:PATH; `headrace handlers` lists the kinds. INPUT is files, folders, patterns in quotes, or URLs;
@@ -93,6 +94,8 @@ class Request:
     cache: str | None
     durability: str | None
     timeout_secs: float | None
+    watch: str | None
+    watch_interval_secs: float | None
     limit: int | None
     args: dict[str, Any]
     options: dict[str, Any]
@@ -147,6 +150,10 @@ class Request:
               help="Calls of the model for rows that fail, with growing pauses between (1, if not given).")  # fmt: skip
 @click.option("--timeout-secs", type=click.FloatRange(min=0, min_open=True), metavar="SECS",
               help="Time for one batch; a model that takes longer is started again, and rows fail for it.")  # fmt: skip
+@click.option("--watch", metavar="PATTERN",
+              help="Files or folders of which the newest is the model, while the run goes on too.")  # fmt: skip
+@click.option("--watch-interval-secs", type=click.FloatRange(min=0, min_open=True), metavar="SECS",
+              help="How often --watch looks (60, if not given).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="ROWS", help="Only the first rows, in source order.")
 @click.option(
     "--num-cpus", type=ONE_OR_MORE, metavar="N", help="Cores to use (all that the process may, if not given)."
@@ -268,6 +275,7 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "idle_timeout_secs": request.idle_timeout_secs,
         "cache": None if request.cache is None else PredictionCache(request.cache),
         "durability": request.durability,
+        "watch": _watch(request.watch, request.watch_interval_secs),
         "timeout_secs": request.timeout_secs,
         "retry": None if request.attempts is None else Retry(request.attempts),
     }
@@ -277,6 +285,16 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         answers = [output] if isinstance(output, str) else list(output.values())
         answered = answered.select(*request.keep, *answers, "model_id")
     return answered if request.drop is None else answered.drop(*request.drop)
+
+
+def _watch(pattern: str | None, interval_secs: float | None) -> WatchFilePattern | None:
+    from headrace.model.updates import WATCH_SECS, WatchFilePattern
+
+    if pattern is None:
+        if interval_secs is not None:
+            raise click.UsageError("--watch-interval-secs does nothing without --watch PATTERN")
+        return None
+    return WatchFilePattern(pattern, WATCH_SECS if interval_secs is None else interval_secs)
 
 
 def _inputs(columns: list[str] | None) -> str | list[str] | dict[str, str] | None:

@@ -32,8 +32,10 @@ def hosting(
     idle_timeout_secs: Any,
     gives_back: bool,
     several: bool,
+    changing: bool = False,
 ) -> Hosting:
-    """Decide; `gives_back` where a process has to be ended or to give memory back, `several` where models take turns.
+    """Decide; `gives_back` where a process has to be ended or to give memory back, `several` where models take turns,
+    `changing` where newer versions of one take over.
 
     >>> hosting(isolation="auto", concurrency=4, model_copies=None, large_model=True, idle_timeout_secs=None,
     ...         gives_back=False, several=False)
@@ -49,8 +51,10 @@ def hosting(
         raise PlanError(f"large_model is {large_model!r}; True is for one copy of the model in a process of its own")
     idle = number("idle_timeout_secs", idle_timeout_secs, above=0, optional=True)
     copies = None if model_copies is None else whole_number("model_copies", model_copies, of="copies of the model")
+    given = "large_model" if large_model else "model_copies" if copies is not None else "idle_timeout_secs"
+    if changing and (large_model or copies is not None or idle is not None):
+        raise PlanError(f"{given}= is for a model that stays; leave it out, or watch= and updates=")
     if several and (large_model or copies is not None or idle is not None):
-        given = "large_model" if large_model else "model_copies" if copies is not None else "idle_timeout_secs"
         raise PlanError(
             f"{given}= is for one model; models that a KeyedModelHandler routes rows to have a memory_budget"
         )

@@ -70,11 +70,12 @@ def build_inference(
     model_copies: Any = None,
     large_model: Any = False,
     idle_timeout_secs: Any = None,
+    updates: Any = None,
 ) -> Node:
     """Return the node at the end of the composition; `weigh` fills the column that `limits` names."""
     label = step_name(name, "run_inference")
     keyed = handler if isinstance(handler, KeyedModelHandler) else None
-    memory_budget = _models_budget(memory_budget, keyed, isolation)
+    memory_budget = _models_budget(memory_budget, keyed, isolation, changing=updates is not None)
     timeout_secs = check_trouble(on_error, retry, timeout_secs)
     hints = _hints(**hints)
     _check_memory(durability, cache)
@@ -86,6 +87,7 @@ def build_inference(
         idle_timeout_secs=idle_timeout_secs,
         gives_back=timeout_secs is not None or memory_budget is not None,
         several=keyed is not None,
+        changing=updates is not None,
     )
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
@@ -100,7 +102,9 @@ def build_inference(
         node = _add_column(node, WEIGHT, chain, suffixed(label, "/weigh"), on_error, advisory=True)
     if keyed is not None and callable(keyed.key):
         node = _add_column(node, KEY, Chain([keyed.key], None), suffixed(label, "/key"), on_error)
-    prepared = _prepare(node, handler, inputs, suffixed(label, "/prepare"), on_error)
+    # A newer version may have another tokenizer: where the model changes each makes its inputs ready itself.
+    changing = updates is not None
+    prepared = None if changing else _prepare(node, handler, inputs, suffixed(label, "/prepare"), on_error)
     node = RunInference(
         name=label,
         upstream=prepared or node,
@@ -127,6 +131,7 @@ def build_inference(
         durability=durability,
         cache=cache,
         memory_budget=memory_budget,
+        updates=updates,
     )
     if keyed is not None and callable(keyed.key):
         node = _drop(node, KEY, suffixed(label, "/drop_key"))
@@ -182,13 +187,18 @@ def _hints(*, num_gpus: Any, accelerator: Any, min_ram: Any) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _models_budget(given: Any, keyed: KeyedModelHandler | None, isolation: Any) -> MemoryBudget | None:
+def _models_budget(
+    given: Any, keyed: KeyedModelHandler | None, isolation: Any, *, changing: bool
+) -> MemoryBudget | None:
     if given is None:
         return None
     if given != "auto" and not isinstance(given, MemoryBudget):
         raise PlanError(f"memory_budget is {given!r}; pass headrace.MemoryBudget(cpu='2GB'), or 'auto'")
-    if keyed is None or keyed.mode != "route":
-        raise PlanError("memory_budget= is for models that take turns: those that a KeyedModelHandler routes rows to")
+    if not changing and (keyed is None or keyed.mode != "route"):
+        raise PlanError(
+            "memory_budget= is for models that take turns: those that a KeyedModelHandler routes rows to, or versions"
+            " of one (watch=, updates=)"
+        )
     if isolation == "thread":
         raise PlanError("under a memory_budget each model has a process of its own; leave isolation='thread' out")
     return MemoryBudget() if given == "auto" else given

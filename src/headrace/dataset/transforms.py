@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from headrace.dataset.batch_limits import batch_limits
 from headrace.dataset.function_step import function_step
+from headrace.dataset.model_updates import updates_of
 from headrace.dataset.scope import composite, step_name
 from headrace.dataset.side_by_side import infer
 from headrace.errors import PlanError
@@ -15,7 +16,7 @@ from headrace.plan.numbers import whole_number
 from headrace.plan.steps import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
     from headrace.model.keyed import MemoryBudget
+    from headrace.model.updates import ModelMetadata, WatchFilePattern
     from headrace.plan.retry import Retry
     from headrace.plan.steps import BatchFormat, Durability, Isolation, OnError
 
@@ -293,6 +295,8 @@ class Transforms:
         durability: Durability = "range",
         cache: PredictionCache | None = None,
         memory_budget: MemoryBudget | Literal["auto"] | None = None,
+        watch: WatchFilePattern | str | None = None,
+        updates: Iterable[ModelMetadata] | Transforms | None = None,
         version: str | None = None,
         name: str | None = None,
     ) -> Self:
@@ -339,7 +343,12 @@ class Transforms:
             idle_timeout_secs: a model that has had no batch for so long leaves memory until it is needed.
             durability: with "row" each answer is on the disk once it is made, for rows that cost seconds or money.
             cache: where answers to equal inputs are kept, so that they are computed once; see `PredictionCache`.
-            memory_budget: what the models of a `KeyedModelHandler` may take together; they take turns within it.
+            memory_budget: what the models of a `KeyedModelHandler` may take together; they take turns within it. With
+                `watch=` or `updates=`: the old version and the new one.
+            watch: a pattern of which the newest match is the model, also while the run goes on; `handler` says how it
+                is loaded, and what to begin with where nothing matches. See `WatchFilePattern`.
+            updates: announcements of versions (`ModelMetadata`), in place of a pattern: an iterable, which may wait for
+                each, or a dataset with the columns `model_id` and `model_name`.
             version: stands for handler and model content when a job is resumed.
             name: the step's name in plans, reports and messages.
 
@@ -386,6 +395,7 @@ class Transforms:
             model_copies=model_copies,
             large_model=large_model,
             idle_timeout_secs=idle_timeout_secs,
+            updates=updates_of(handler, watch, updates),
         )
         return self._with(node)
 

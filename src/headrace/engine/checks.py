@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.identity import answers_identity
 from headrace.engine.processes.travel import check_can_travel
-from headrace.model.checks import check_spec
+from headrace.model.checks import check_spec, run_check
+from headrace.model.files import is_local
 from headrace.model.handler import ModelHandler
 from headrace.model.loading import import_framework
+from headrace.model.updates import WatchFilePattern
 from headrace.plan.check import check_plan
 from headrace.plan.nodes import RunInference
 from headrace.plan.side_inputs import broadcasts_of, plan_of
@@ -33,7 +35,15 @@ def _check(plan: Plan) -> None:
     check_plan(plan, check_spec=check_spec, check_travel=check_can_travel)
     for node in plan.nodes:
         if isinstance(node, RunInference) and (node.cache is not None or node.durability == "row"):
-            answers_identity(node.spec, plan.name_of(node))
+            answers_identity(node.spec, plan.name_of(node), changing=node.updates is not None)
+        if isinstance(node, RunInference) and isinstance(node.updates, WatchFilePattern):
+            _check_watch(node.spec.handler, node.updates.pattern, plan.name_of(node))
+
+
+def _check_watch(handler: ModelHandler[Any], pattern: str, stage: str) -> None:
+    """Have a handler say whether it would load a model from behind a URL at all."""
+    if not is_local(pattern):
+        run_check(handler.with_model(pattern), stage)
 
 
 def _preload(plan: Plan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from headrace.plan.rules import optimised
 from headrace.plan.side_inputs import plan_of, side_inputs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.model.handler import ModelHandler
     from headrace.plan.graph import Plan
     from headrace.plan.nodes import AnyNode, Broadcast, InferenceSpec, Output
@@ -54,17 +57,21 @@ def _contents(plan: Plan, node: AnyNode) -> list[tuple[str, Any]]:
     return [(f"{SOURCE}{name}", (node.shuffle_seed, _settings(node.source))), (f"columns of {name}", node.columns)]
 
 
-def answers_identity(spec: InferenceSpec, name: str) -> str:
+def answers_identity(spec: InferenceSpec, name: str, *, changing: bool = False) -> str:
     """Return a digest of all that decides a model's answer to an input: equal in all jobs that use the model alike.
+
+    Of a model that is `changing` while the job runs its content is left out: answers are kept by version.
 
     Raises:
         PlanError: the handler cannot be compared with that of another run.
     """
     handler = type(spec.handler)
-    content: Any = (handler.__qualname__, spec.version) if spec.version is not None else _model(spec.handler)
+    content: Any = (handler.__qualname__, spec.version)
+    if spec.version is None:
+        content = _changing_model(spec.handler) if changing else _model(spec.handler)
     inputs = "column" if isinstance(spec.inputs, str) else spec.inputs
     outputs = None if isinstance(spec.output, str) else tuple(spec.output)
-    model_id = None if spec.model_id_column is None else spec.handler.model_id
+    model_id = None if spec.model_id_column is None or changing else spec.handler.model_id
     settings: Any = (content, inputs, outputs, model_id, dict(spec.inference_args))
     if spec.side_inputs:
         settings = (*settings, [(argument, SideContent(broadcast)) for argument, broadcast in spec.side_inputs])
@@ -88,7 +95,11 @@ def _content(plan: Plan, node: AnyNode) -> tuple[str, Any]:
         return f"step {name}", (step.kind, step.function, step.args, step.kwargs, step.batch_format, size)
     if isinstance(node, RunInference):
         spec = node.spec
-        handler = spec.version if spec.version is not None else _model(spec.handler)
+        handler: Any = spec.version
+        if node.updates is not None:
+            handler = (handler or _changing_model(spec.handler), getattr(node.updates, "pattern", "announced"))
+        elif handler is None:
+            handler = _model(spec.handler)
         settings = (handler, spec.inputs, spec.output, spec.model_id_column, dict(spec.inference_args))
         return f"model {name}", settings if spec.key_column is None else (*settings, spec.key_column)
     if isinstance(node, Limit):
@@ -155,6 +166,24 @@ def _model(handler: ModelHandler[Any]) -> Any:
     if isinstance(handler, KeyedModelHandler):
         settings.pop("key")  # a step of its own where it is a function
     return type(handler), settings if files else handler, digests
+
+
+def _changing_model(handler: ModelHandler[Any]) -> Any:
+    """A handler's settings alone, where its model is whatever is newest: it runs on with another one."""
+    return type(handler), handler.with_model("")
+
+
+def content_digest(files: Sequence[str], handler: ModelHandler[Any]) -> str:
+    """Return a digest of a handler's model files, wherever they lie; "" where there are none.
+
+    Raises:
+        ModelLoadError: they cannot be read.
+    """
+    try:
+        digests = [_digest_of(str(local_copy(path, getattr(handler, "cache_dir", None)))) for path in files]
+    except OSError as error:
+        raise ModelLoadError(f"{type(handler).__name__} cannot read its model: {error}; check the path") from error
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest() if digests else ""
 
 
 def _digest_of(path: str) -> str:

@@ -12,7 +12,10 @@ from headrace.plan.graph import nodes_behind
 from headrace.plan.nodes import Write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.model.answer_store import AnswerStore
+    from headrace.model.versions import Version
     from headrace.plan.graph import Plan
     from headrace.plan.nodes import RunInference
     from headrace.plan.steps import OnError
@@ -30,8 +33,12 @@ class Memories:
         self._rows: dict[str, AnswerStore] = {}
         self._caches: dict[str, AnswerStore] = {}
 
-    def recall_of(self, node: RunInference, *, on_error: OnError) -> Recall | None:
+    def recall_of(
+        self, node: RunInference, *, on_error: OnError, version: Callable[[], Version | None] | None = None
+    ) -> Recall | None:
         """Return what answers a stage's rows from memory; None where it has no memory.
+
+        `version` says which version of the model is in use, where that changes.
 
         Raises:
             PlanError: its answers are to be durable, and no output can keep them.
@@ -47,10 +54,10 @@ class Memories:
         if node.cache is not None:
             store = self._caches.setdefault(node.cache.folder, node.cache.store())
             store.open()
-            equal = Memory(store, answers_identity(node.spec, name), by_row=False)
+            equal = Memory(store, answers_identity(node.spec, name, changing=version is not None), by_row=False)
         if own is None and equal is None:
             return None
-        return Recall(node.spec, name=name, own=own, equal=equal, nulls=on_error == "null")
+        return Recall(node.spec, name=name, own=own, equal=equal, nulls=on_error == "null", version=version)
 
     def finish(self) -> None:
         """Remove what only an unfinished job needs."""

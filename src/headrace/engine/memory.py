@@ -79,6 +79,10 @@ class MemoryWatch:
             return self._peak_bytes  # the system counts what is mapped as well
         return max(self._peak_bytes, own_peak_bytes())
 
+    def free_bytes(self) -> int:
+        """Measure how much of the limit is not in use."""
+        return self._limit_bytes - self._used(self._workers())
+
     @property
     def pressed_secs(self) -> float:
         """How long memory was short."""

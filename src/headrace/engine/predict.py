@@ -14,6 +14,7 @@ from headrace.engine.side_data import opened
 from headrace.engine.task import StepCounts
 from headrace.errors import StageError
 from headrace.model.calls import TimedCalls
+from headrace.model.exhaustion import is_out_of_memory
 from headrace.model.inputs import columns_of
 from headrace.model.predictor import Predictor
 from headrace.records.block import Block, Unit
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 EXHAUSTED = b"headrace.exhausted"
 """Metadata of answers: sizes of calls for which memory did not suffice, for whoever makes the batches."""
+WARM_UP = b"headrace.warm_up"
+"""Metadata of a batch that is a trial of the model: it is asked once, and nothing of it counts."""
 
 
 class PredictTask:
@@ -92,6 +95,9 @@ class PredictTask:
     def process(self, block: Block) -> Iterator[Block]:
         """Answer one batch."""
         assert self._predictor is not None
+        if WARM_UP in (block.batch.schema.metadata or {}):
+            yield self._warmed_up(block, self._predictor)
+            return
         started = time.perf_counter()
         try:
             prediction = self._predictor.predict(block.batch)
@@ -129,6 +135,16 @@ class PredictTask:
         """Return the predictor's numbers once the model is loaded."""
         return self._predictor.statistics() if self._predictor is not None else None
 
+    def _warmed_up(self, block: Block, predictor: Predictor) -> Block:
+        """Answer a trial; one that fails comes back as one failure."""
+        try:
+            return self._answered(block, predictor, predictor.warm_up(block.batch))
+        except Exception as error:
+            batch = block.batch.slice(0, 0)
+            if is_out_of_memory(error):
+                batch = batch.replace_schema_metadata({EXHAUSTED: json.dumps([block.num_rows])})
+            return block.derive(batch, np.array([], dtype=np.int64), [self._failure(error, 0)])
+
     def _answered(self, block: Block, predictor: Predictor, prediction: Prediction) -> Block:
         columns = dict(prediction.columns)
         if self._spec.model_id_column is not None:
@@ -144,6 +160,11 @@ class PredictTask:
     def _failure(self, error: BaseException, row: int, attempt: int = 1) -> RowFailure:
         model_id = self._spec.model_id or self._spec.handler.model_id
         return RowFailure.of(error, stage=self._stage, ordinal=row, row=None, attempt=attempt, model_id=model_id)
+
+
+def trial_of(rows: Block) -> Block:
+    """Return a batch as one that a model is warmed up with."""
+    return rows.with_batch(rows.batch.replace_schema_metadata({WARM_UP: b""}))
 
 
 def exhausted_in(answered: Block) -> list[int]:

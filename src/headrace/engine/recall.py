@@ -26,12 +26,13 @@ from headrace.records.private import public
 from headrace.records.tensors import has_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from headrace.engine.task import StepCounts
     from headrace.model.answer_store import AnswerStore
+    from headrace.model.versions import Version
     from headrace.plan.nodes import InferenceSpec
     from headrace.records.block import Block
     from headrace.records.failure import RowFailure
@@ -63,6 +64,8 @@ class _Known(Gathered):
 
     own_keys: list[bytes] = field(default_factory=list)
     equal_keys: list[bytes] = field(default_factory=list)
+    version: Version | None = None
+    """The version of the model that was in use when the keys were made."""
     asked: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """The rows that the model is asked about."""
 
@@ -82,8 +85,11 @@ class Recall:
         own: Memory | None,
         equal: Memory | None,
         nulls: bool,
+        version: Callable[[], Version | None] | None = None,
     ) -> None:
+        """`version` says which version of the model is in use, where that changes."""
         self._spec, self._name = spec, name
+        self._version = version or (lambda: None)
         self._own, self._equal = own, equal
         self._gathering = Gathering(spec, nulls=nulls)
         self._lock = threading.Lock()
@@ -146,7 +152,8 @@ class Recall:
         places = waiting.asked[np.asarray(rows)]
         answered = places if kept is None else places[kept]
         self._refuse_objects(answers)
-        if self._equal is not None:
+        # Where another version has taken over meanwhile, whose answers these are is not known here.
+        if self._equal is not None and waiting.version is self._version():
             self._equal.store.put([waiting.equal_keys[row] for row in answered.tolist()], _nameless(answers))
         return self._spread(waiting, answered, answers, {int(places[i]): failure for i, failure in failures.items()})
 
@@ -179,7 +186,9 @@ class Recall:
         if self._own is not None:
             waiting.own_keys = self._numbered(block, self._own.keys(block, matrix, kinds))
         if self._equal is not None:
-            waiting.equal_keys = self._equal.keys(block, matrix, kinds)
+            waiting.version = version = self._version()
+            made_by = "" if version is None else f"\0{version.model_id}\0{version.digest}"
+            waiting.equal_keys = self._equal.keys(block, matrix, kinds + made_by)
         self._gathering.enter(waiting)
         return waiting
 

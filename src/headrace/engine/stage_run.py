@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.engine.processes.crew import Member
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ManagerStatistics, ModelStatistics, RecallStatistics
+    from headrace.metrics.statistics import ManagerStatistics, ModelStatistics, RecallStatistics, UpdateStatistics
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
 
@@ -206,6 +206,7 @@ class StageRun:
             model=self.model_statistics(),
             recall=self.recall_statistics(),
             manager=self.manager_statistics(),
+            updates=self.update_statistics(),
             restarts=sum(getattr(task, "restarts", 0) for task in self.tasks()),
             out_of_memory=sum(getattr(task, "out_of_memory", 0) for task in self.tasks()),
         )
@@ -216,6 +217,10 @@ class StageRun:
 
     def manager_statistics(self) -> ManagerStatistics | None:
         """Return which of its models are in memory where the stage has several."""
+        return None
+
+    def update_statistics(self) -> UpdateStatistics | None:
+        """Return which versions its model had where those change."""
         return None
 
     def recall_statistics(self) -> RecallStatistics | None:

@@ -21,9 +21,11 @@ from headrace.engine.predict import PredictTask
 from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.terms import Terms
 from headrace.engine.read_stage import ReadStage
+from headrace.engine.refreshed_stage import RefreshedModelStage
 from headrace.engine.same_model import same_model
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
+from headrace.engine.versions import Versions
 from headrace.errors import StageError
 from headrace.model.keyed import KeyedModelHandler
 from headrace.model.scales import Scales
@@ -230,7 +232,10 @@ class Wiring:
         name = self._plan.name_of(head)
         own = self._own_spec
         on_error: OnError = head.on_error or self._options.on_error
-        recall: Recall | Gathering | None = self._memories.recall_of(head, on_error=on_error)
+        versions = None if head.updates is None else Versions()
+        recall: Recall | Gathering | None = self._memories.recall_of(
+            head, on_error=on_error, version=None if versions is None else lambda: versions.version
+        )
         scales = Scales(head.spec, name)
         hopeless = self._options.hopeless_rows
         keyed = isinstance(head.spec.handler, KeyedModelHandler)
@@ -276,6 +281,24 @@ class Wiring:
                 if process
                 else (lambda key, spec: make(own(spec), pause=self._state.pause)),
                 in_processes=process,
+                budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
+                **common,
+            )
+        if versions is not None:
+            return RefreshedModelStage(
+                stage,
+                self._state,
+                outlet,
+                inbox,
+                versions=versions,
+                make_task=(
+                    lambda it, spec: in_process(partial(make, own(spec), sent_at_once=True))(
+                        f"{name}:{it.name}", Crew()
+                    )
+                )
+                if process
+                else (lambda _, spec: make(own(spec), pause=self._state.pause)),
+                memory=self._memory,
                 budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
                 **common,
             )

@@ -26,7 +26,7 @@ from headrace.handlers.pretrained import (
 )
 from headrace.handlers.torch_devices import device_of, release_cache, settle, stream_of_thread, tensor_on
 from headrace.model.collation import Side, pad
-from headrace.model.handler import ModelHandler
+from headrace.model.handler import ModelHandler, changed
 
 if TYPE_CHECKING:
     import os
@@ -121,6 +121,9 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
     @property
     def model_id(self) -> str:
         return model_name(self.model, self.revision)
+
+    def with_model(self, path: str) -> HuggingFaceModelHandler:
+        return changed(self, model=path, revision=None)
 
     def model_files(self) -> Sequence[str]:
         return model_files(

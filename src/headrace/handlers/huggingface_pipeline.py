@@ -22,7 +22,7 @@ from headrace.handlers.pretrained import (
 )
 from headrace.handlers.texts import surrogate_error
 from headrace.handlers.torch_devices import device_of, release_cache, settle, stream_of_thread
-from headrace.model.handler import ModelHandler
+from headrace.model.handler import ModelHandler, changed
 
 if TYPE_CHECKING:
     import os
@@ -87,6 +87,9 @@ class HuggingFacePipelineModelHandler(ModelHandler[Any]):
     @property
     def model_id(self) -> str:
         return model_name(self.model, self.revision)
+
+    def with_model(self, path: str) -> HuggingFacePipelineModelHandler:
+        return changed(self, model=path, revision=None)
 
     def model_files(self) -> Sequence[str]:
         return model_files(

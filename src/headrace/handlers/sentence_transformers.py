@@ -16,7 +16,7 @@ from headrace.handlers.pretrained import check_at_least_one, loading, quieten
 from headrace.handlers.sentence_tokens import MASK, TOKENS, SentenceTokens, has_scores, prompt_of, texts_of
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensors_on
 from headrace.model.collation import pad
-from headrace.model.handler import ModelHandler
+from headrace.model.handler import ModelHandler, changed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +93,9 @@ class SentenceTransformerModelHandler(ModelHandler[Any]):
     @property
     def model_id(self) -> str:
         return model_name(self.model, self.revision)
+
+    def with_model(self, path: str) -> SentenceTransformerModelHandler:
+        return changed(self, model=path, revision=None)
 
     def model_files(self) -> Sequence[str]:
         return model_files(self.model, handler_name=_NAME, revision=self.revision, cache_dir=self.cache_dir)

@@ -19,7 +19,7 @@ from headrace.handlers.packages import require
 from headrace.handlers.pictures import to_picture
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy, local_path
-from headrace.model.handler import ModelHandler
+from headrace.model.handler import ModelHandler, changed
 from headrace.model.loading import importing
 
 if TYPE_CHECKING:
@@ -115,6 +115,11 @@ class TimmModelHandler(ModelHandler["TimmModel"]):
     def model_files(self) -> Sequence[str]:
         folder = None if self._is_name or not Path(local_path(self.model)).exists() else self.model
         return tuple(path for path in (self.checkpoint_path, folder, self._names_file) if path is not None)
+
+    def with_model(self, path: str) -> TimmModelHandler:
+        if self.checkpoint_path is not None:
+            return changed(self, checkpoint_path=path)
+        return changed(self, model=path, revision=None)
 
     def default_inputs(self) -> str:
         return "image"

@@ -14,7 +14,7 @@ from headrace.handlers.packages import require
 from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
 from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
-from headrace.model.handler import ModelHandler
+from headrace.model.handler import ModelHandler, changed
 from headrace.model.uneven import why_uneven
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ class TorchModelHandler(ModelHandler[Any]):
 
     def model_files(self) -> Sequence[str]:
         return tuple(self.paths.values())
+
+    def with_model(self, path: str) -> TorchModelHandler:
+        if len(self.paths) != 1:
+            raise PlanError(
+                "TorchModelHandler can change a model while a run goes on where it was given one path to it"
+            )
+        return changed(self, paths=dict.fromkeys(self.paths, path))
 
     def check(self) -> None:
         require("torch", package="torch", extra="torch", needed_by="TorchModelHandler")

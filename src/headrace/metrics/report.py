@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.metrics.statistics import (
         Agreement,
         ManagerStatistics,
+        ModelChange,
         ModelStatistics,
         RecallStatistics,
         RunStatistics,
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
         StageStatistics,
         Stall,
         StepStatistics,
+        UpdateStatistics,
     )
 
 MAX_NAME_CHARS = 60
+MAX_CHANGES = 20
+"""How many changes of a model a report tells; the statistics have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ class Report:
         notes = [side_input_text(side) for side in run.side_inputs]
         notes += [note for sink in run.sinks for note in _sink_notes(sink)]
         notes += [agreement_text(pair) for stage in run.stages for step in stage.steps for pair in step.agreement]
+        notes += [note for stage in run.stages for note in _change_notes(stage)]
         notes += [stall_text(stall) for stall in run.stalls]
         state = "finished in" if run.done else "running for"
         total = f"{state} {duration(run.elapsed_secs)}, {self.rows_per_sec:,.0f} rows/s, "
@@ -138,6 +143,8 @@ def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
         row.append(_model_cell(stage.model))
     if stage.manager is not None:
         row.append(_manager_cell(stage.manager))
+    if stage.updates is not None:
+        row.append(_updates_cell(stage.updates))
     if stage.restarts:
         memory = (
             f", {stage.out_of_memory:,} for want of memory, so that fewer work at a time" if stage.out_of_memory else ""
@@ -161,6 +168,38 @@ def _manager_cell(manager: ManagerStatistics) -> str:
     if manager.budget_bytes is not None:
         cell += f" ({amount(manager.peak_bytes)} of {amount(manager.budget_bytes)} at most)"
     return f"{cell}, {count(manager.loads, 'load')}, {count(manager.swaps, 'swap')}, {count(manager.waits, 'wait')}"
+
+
+def _updates_cell(updates: UpdateStatistics) -> str:
+    rejected = f", {count(updates.rejected, 'version')} rejected" if updates.rejected else ""
+    return f"now {updates.model_id}, {count(updates.switches, 'switch', 'switches')}{rejected}"
+
+
+def _change_notes(stage: StageStatistics) -> list[str]:
+    """Tell the last changes of a stage's model."""
+    if stage.updates is None:
+        return []
+    changes = stage.updates.changes[-MAX_CHANGES:]
+    earlier = stage.updates.switches + stage.updates.rejected + 1 - len(changes)
+    notes = [f"{stage.name}: {count(earlier, 'earlier version')}"] if earlier > 0 and changes else []
+    return [*notes, *(f"{stage.name}: {change_text(change)}" for change in changes)]
+
+
+def change_text(change: ModelChange) -> str:
+    """Write a change of a model for people.
+
+    >>> from headrace.metrics.statistics import ModelChange
+    >>> change_text(ModelChange(model_id="v2.pkl@0f5a3c81", rows_before=1200, at_secs=3, load_secs=0.5))
+    'v2.pkl@0f5a3c81 answers from row 1,200 on (after 3.0 s; loaded in 0.5 s)'
+    >>> change_text(ModelChange(model_id="v3.pkl", rows_before=1500, at_secs=4, rejected="it is a text file"))
+    'v3.pkl is rejected at row 1,500 (after 4.0 s): it is a text file'
+    """
+    if change.rejected is not None:
+        when = f"at row {change.rows_before:,} (after {duration(change.at_secs)})"
+        return f"{change.model_id} is rejected {when}: {change.rejected}"
+    drained = ", once the one before had left for want of memory" if change.drained else ""
+    how = f"after {duration(change.at_secs)}; loaded in {duration(change.load_secs)}{drained}"
+    return f"{change.model_id} answers from row {change.rows_before:,} on ({how})"
 
 
 def _recall_cells(recall: RecallStatistics) -> list[str]:

@@ -145,6 +145,39 @@ class ManagerStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChange:
+    """A version of a model that took over while a run went on, or one that was rejected."""
+
+    model_id: str
+    """What the column of that name says for its answers; of a rejected one the name alone may be known."""
+    rows_before: int = 0
+    """How many rows of the stage earlier versions answer, in this run; of a rejected one when it was so."""
+    at_secs: float = 0.0
+    """Seconds into the run."""
+    load_secs: float = 0.0
+    """How long it took to load it and to warm it up."""
+    warm_up_rows: int = 0
+    """Rows, answered before by another version, that it was tried with; 0: there was none yet."""
+    drained: bool = False
+    """Whether the one before had to leave first, since memory did not suffice for both."""
+    rejected: str | None = None
+    """Why the one in use goes on; None: it has taken over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateStatistics:
+    """What became of the versions of a model that is looked after while the run goes on (`watch=`, `updates=`)."""
+
+    model_id: str | None = None
+    """The version in use; None: none is loaded yet."""
+    switches: int = 0
+    """How often a version took over from another."""
+    rejected: int = 0
+    changes: tuple[ModelChange, ...] = ()
+    """The first version and what came after it, in their order; the last thousand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageStatistics:
     """How one stage (fused steps that run together) spent its replicas' time.
 
@@ -171,6 +204,7 @@ class StageStatistics:
     model: ModelStatistics | None = None
     recall: RecallStatistics | None = None
     manager: ManagerStatistics | None = None
+    updates: UpdateStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

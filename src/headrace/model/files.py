@@ -8,10 +8,13 @@ import shutil
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import MissingDependencyError, ModelLoadError, suggestion
 from headrace.sources.storage import PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _VERSION_KEYS = (
     *("ETag", "etag", "generation", "VersionId", "version_id", "blob_id", "sha"),
@@ -107,7 +110,7 @@ def local_copy(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] | 
         info = file_system.info(path)
         if info.get("type") == "directory":
             return local_folder(url, cache_dir)
-        versions = _versions(info)
+        versions = versions_of(info)
         folder = _cache_folder(cache_dir) / _digest(text, *versions, str(info.get("size")))
         copy = folder / file_name(path)
         if not (versions and copy.exists()):
@@ -138,7 +141,7 @@ def local_folder(url: str | os.PathLike[str], cache_dir: str | os.PathLike[str] 
         found = file_system.find(root, detail=True)
         if not found:
             raise FileNotFoundError(text)
-        versions = [_versions(info) for info in found.values()]
+        versions = [versions_of(info) for info in found.values()]
         parts = [f"{name} {info.get('size')} {has}" for (name, info), has in zip(found.items(), versions, strict=True)]
         copy = _cache_folder(cache_dir) / _digest(text, *parts) / file_name(root)
         if not all(versions):
@@ -248,7 +251,8 @@ def _download_folder(file_system: Any, root: str, paths: list[str], copy: Path) 
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _versions(info: dict[str, Any]) -> list[str]:
+def versions_of(info: Mapping[str, Any]) -> list[str]:
+    """Return what a store says of a file's version and time in fsspec's `info`."""
     return [str(info[key]) for key in _VERSION_KEYS if info.get(key) is not None]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +68,28 @@ class ModelHandler(ABC, Generic[ModelT]):
         """List the files (paths or URLs) the model is made of; their content is part of the job's identity."""
         return ()
 
+    def with_model(self, path: str) -> ModelHandler[ModelT]:
+        """Return this handler for another version of its model, which lies at a path or URL; loads nothing.
+
+        That is how models are changed while a run goes on (`run_inference(watch=…)`). As it is it suits handlers whose
+        `model_files` are one, and which keep that in one attribute; others say here what a version is made of.
+
+        Raises:
+            PlanError: the handler has no such file.
+        """
+        files = [str(file) for file in self.model_files()]
+        this: Any = self
+        known = [field.name for field in fields(this)] if is_dataclass(this) else [*getattr(this, "__dict__", ())]
+        names = [name for name in known if str(getattr(this, name)) in files]
+        if len(files) != 1 or len(names) != 1:
+            held = f"has {len(files)} model files in {len(names)} attributes" if files else "names no model files"
+            raise PlanError(
+                f"the model of {type(self).__name__} cannot be changed while a run goes on: it {held}; give it a method"
+                " with_model(path) that returns the handler of another version"
+            )
+        made: ModelHandler[ModelT] = (replace if is_dataclass(this) else changed)(this, **{names[0]: path})
+        return made
+
     def check(self) -> None:
         """Raise a clear error if the handler cannot work here (missing file, package, device); loads nothing.
 
@@ -116,6 +141,16 @@ class ModelHandler(ABC, Generic[ModelT]):
     def default_inputs(self) -> Sequence[str] | str | None:
         """Name the input columns to take when the user names none; None gives rows as dicts."""
         return None
+
+
+HandlerT = TypeVar("HandlerT", bound=ModelHandler[Any])
+
+
+def changed(handler: HandlerT, **attributes: Any) -> HandlerT:
+    """Return a copy of a handler with other attributes."""
+    other = copy.copy(handler)
+    other.__dict__.update(attributes)
+    return other
 
 
 @dataclass(frozen=True, slots=True)

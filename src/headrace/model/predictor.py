@@ -21,6 +21,7 @@ from headrace.model.answers import Answers, pair
 from headrace.model.attempts import Attempts
 from headrace.model.calls import resting
 from headrace.model.exhaustion import is_out_of_memory, release_memory
+from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
 from headrace.model.latency import Latencies
 from headrace.model.loading import import_framework, without_gc
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.model.calls import Calls
-    from headrace.model.found import Found, Prediction
+    from headrace.model.found import Prediction
     from headrace.model.inputs import Inputs
     from headrace.plan.nodes import InferenceSpec
     from headrace.plan.steps import OnError
@@ -159,6 +160,28 @@ class Predictor:
             self._splitting.observe(rows, failed=found.refused)
         return found.prediction(self._output_names, rows, self.model_id, nulls=self._on_error == "null")
 
+    def warm_up(self, batch: pa.RecordBatch) -> Prediction:
+        """Ask the model once about rows that another one has answered: a trial, which counts nowhere.
+
+        Raises:
+            Exception: what the model raised, or, where every answer is an error, the first of them.
+        """
+        rows = batch.num_rows
+        if self._noted is not None:
+            self._noted.begin(0, 0, 0, rows)
+        try:
+            answers = self._paired(model_inputs(batch, self._spec, self._inputs, step=self._stage), rows)
+        finally:
+            if self._noted is not None:
+                self._noted.end()
+        if len(answers.failures) == rows:
+            raise next(iter(answers.failures.values()))
+        found = Found()
+        found.answered(0, rows, answers)
+        if rows > 1:
+            self._answer_shapes = answers.shapes
+        return found.prediction(self._output_names, rows, self.model_id, nulls=False)
+
     @property
     def model_id(self) -> str:
         """What the `model_id` column says for rows whose handler said nothing else."""
@@ -261,19 +284,10 @@ class Predictor:
         return answers.spread(ready, batch.num_rows, RowError("its inputs could not be prepared"))
 
     def _timed(self, batch: pa.RecordBatch) -> Answers:
-        spec = self._spec
-        inputs = model_inputs(batch, spec, self._inputs, step=self._stage)
+        inputs = model_inputs(batch, self._spec, self._inputs, step=self._stage)
         began = time.perf_counter()
         try:
-            given = self._run(inputs, self._model)
-            answers = pair(
-                given,
-                batch.num_rows,
-                handler_name=self._handler_name,
-                output=spec.output,
-                known_shapes=self._answer_shapes,
-                shared=self._sharing,
-            )
+            answers = self._paired(inputs, batch.num_rows)
         finally:
             seconds = time.perf_counter() - began
             with self._counting:
@@ -284,6 +298,17 @@ class Predictor:
         if batch.num_rows > 1:
             self._answer_shapes = answers.shapes
         return answers
+
+    def _paired(self, inputs: Any, rows: int) -> Answers:
+        """Run the model, and check that there is an answer for each row."""
+        return pair(
+            self._run(inputs, self._model),
+            rows,
+            handler_name=self._handler_name,
+            output=self._spec.output,
+            known_shapes=self._answer_shapes,
+            shared=self._sharing,
+        )
 
 
 def _caller(spec: InferenceSpec) -> Callable[[Any, Any], Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.masking import masked
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
 from headrace.plan.schemas import columns_after
 from headrace.plan.side_inputs import broadcasts_of, plan_of, side_inputs_of
@@ -138,6 +139,10 @@ def _model_details(node: RunInference) -> dict[str, Any]:
         details["copies of the model"] = f"{node.copies}, in {where}"
     if node.idle_timeout_secs is not None:
         details["idle_timeout_secs"] = node.idle_timeout_secs
+    if node.updates is not None:
+        pattern, secs = getattr(node.updates, "pattern", None), getattr(node.updates, "interval_secs", 0.0)
+        found = f"the newest of {masked(str(pattern))}, looked for every {secs:g} s"
+        details["model changes to"] = found if pattern is not None else "what is announced while the run goes on"
     if node.memory_budget is not None:
         details["memory of models"] = node.memory_budget.cpu or "half of the run's memory limit"
     if isinstance(spec.inputs, Mapping):

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
 
     from headrace.model.cache import PredictionCache
     from headrace.model.handler import ModelHandler
     from headrace.model.keyed import MemoryBudget
+    from headrace.model.updates import ModelMetadata, WatchFilePattern
     from headrace.plan.retry import Retry
     from headrace.plan.steps import Durability, IfExists, Isolation, OnError, Step
     from headrace.sinks.sink import Sink
@@ -117,7 +118,9 @@ class RunInference:
     """When an answer is safe from a kill: with its range of rows, in the output; or, one by one, when it is made."""
     cache: PredictionCache | None = None
     memory_budget: MemoryBudget | None = None
-    """What the models of a `KeyedModelHandler` may take together; None: all that there is."""
+    """What the models of a `KeyedModelHandler`, or two versions of one model, may take together; None: all there is."""
+    updates: WatchFilePattern | Iterable[ModelMetadata] | None = None
+    """Where newer versions of the model come from while the run goes on."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import PlanError, SpecError
 from headrace.model.cache import PredictionCache
 from headrace.model.keyed import MemoryBudget
+from headrace.model.updates import WatchFilePattern
 from headrace.plan.retry import Retry
 from headrace.spec.handlers import make_spec_handler
 from headrace.spec.reference import load_function
@@ -88,6 +89,8 @@ def _inference_options(step: InferStep) -> dict[str, Any]:
             options[name] = load_function(options[name])
     if (cache := options.get("cache")) is not None:
         options["cache"] = PredictionCache(**cache.options())
+    if (watch := options.get("watch")) is not None:
+        options["watch"] = WatchFilePattern(**watch.options())
     if (budget := options.get("memory_budget", "auto")) != "auto":
         options["memory_budget"] = MemoryBudget(cpu=budget)
     return options

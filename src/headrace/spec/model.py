@@ -129,6 +129,21 @@ Cache: TypeAlias = Annotated[CacheSpec, BeforeValidator(_as_folder, json_schema_
 """A folder, or a mapping."""
 
 
+def _as_pattern(value: Any) -> Any:
+    return {"pattern": value} if isinstance(value, str) else value
+
+
+class WatchSpec(SpecModel):
+    """Files or folders of which the newest is the model."""
+
+    pattern: str = Field(min_length=1, description="path or URL with wildcards")
+    interval_secs: AboveZero | None = None
+
+
+Watch: TypeAlias = Annotated[WatchSpec, BeforeValidator(_as_pattern, json_schema_input_type=str | WatchSpec)]
+"""A pattern, or a mapping."""
+
+
 class RetrySpec(SpecModel):
     """Calls made again where they fail."""
 
@@ -171,6 +186,7 @@ class InferStep(SpecModel):
     memory_budget: Literal["auto"] | Bytes | None = Field(
         None, description="auto, bytes, or text such as 2GB: of models that a KeyedModelHandler routes rows to"
     )
+    watch: Watch | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
     timeout_secs: AboveZero | None = None
