@@ -28,6 +28,7 @@ MODULES = {
     "embed": "benchmarks.embed",
     "many-models": "benchmarks.many_models",
     "model-host": "benchmarks.model_host",
+    "hot-swap": "benchmarks.hot_swap",
     "images": "benchmarks.images",
     "overhead": "benchmarks.overhead",
     "poison": "benchmarks.poison",

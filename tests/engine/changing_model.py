@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 END = "!"
-WAIT_SECS = 15.0
+WAIT_SECS = 60.0
 """After so long a test fails in place of hanging."""
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import OutputExistsError, PlanError, ResumeError, StageError
+from headrace.handlers.sklearn import SklearnModelHandler
 from headrace.testing import FakeModelHandler
 from tests.engine.changing_model import Outcomes, Paced, Text
 
@@ -300,6 +301,13 @@ def test_what_cannot_be_is_told_when_the_pipeline_is_written(tmp_path: Path) -> 
         ds.run_inference(text, updates="m/v1.txt")
     with pytest.raises(PlanError, match="pass headrace.WatchFilePattern"):
         ds.run_inference(text, watch=7)  # type: ignore[arg-type]
+
+
+def test_a_handler_that_loads_nothing_from_afar_is_told_before_any_data_is_read(tmp_path: Path) -> None:
+    (tmp_path / "own.pkl").write_bytes(b"a model")
+    handler = SklearnModelHandler(tmp_path / "own.pkl")
+    with pytest.raises(PlanError, match="trust_remote_code=True"):
+        hr.range(3).run_inference(handler, inputs="id", watch="memory://models/*.pkl").take(1)
 
 
 def test_the_plan_says_what_is_watched(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.clock import StageClock
     from headrace.engine.memory import MemoryWatch
-    from headrace.engine.model_stage import Cut
+    from headrace.engine.open_blocks import Cut
     from headrace.engine.outgoing import Outgoing
     from headrace.engine.task import Task
     from headrace.engine.versions import Versions

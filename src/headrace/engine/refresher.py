@@ -121,6 +121,8 @@ class Refresher:
         for generation in list(self._generations):
             if ended or generation is self._versions.generation:
                 self._discard(generation)
+        if ended:
+            self._trying.release()  # whoever waits for it with an offer finds that it is too late
 
     def answered(self, batch: Block, answers: Block) -> None:
         """Hear of a batch that came back: the next version is tried with the rows of it that were answered."""
