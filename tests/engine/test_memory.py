@@ -112,4 +112,4 @@ for thread in threads:
 print(len(heaps))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= 2
+    assert int(done.stdout) <= 2  # one heap may lie across such a bound

@@ -2,6 +2,7 @@
 
 import headrace as hr
 from headrace.engine.budget import Budget
+from headrace.engine.commit.done import Done
 from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch
 from headrace.engine.options import ExecutionOptions
@@ -16,7 +17,7 @@ from headrace.plan.stages import fuse
 class OpenOutput:
     """As much of a committer as wiring looks at."""
 
-    done = retrying = None
+    done, retrying = Done(), None
 
     class claim:
         class journal:

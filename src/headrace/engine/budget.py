@@ -28,7 +28,7 @@ READER_BYTES = 48 * 2**20
 WORKER_BYTES = 128 * 2**20
 """What one worker process takes: its interpreter, a block in, and the pieces that go out."""
 
-CHANNEL_BYTES = 3 * 2**20
+CHANNEL_BYTES = 2 * 2**20
 """In a channel: a block or two of the usual size, so that memory does not grow with the input."""
 MODEL_INBOX_BYTES = 32 * 2**20
 """In front of a model, whose batches may want many blocks."""

@@ -154,13 +154,13 @@ def proportional_bytes(pid: int) -> int:
 
 
 def share_arenas(cores: int) -> None:
-    """Have the threads of this process get memory from as many arenas as there are cores; the system's way is eight.
+    """Have the threads of this process get memory from an arena for every two cores; the system's way is eight a core.
 
     Columns pass from the threads that make them to those that write them. What these free lies about in the arenas of
     those, and the more arenas there are, the more lies about.
     """
     with suppress(AttributeError, OSError):  # only glibc has it
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, max(2, cores))
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, max(1, cores // 2))
 
 
 def give_back() -> None:

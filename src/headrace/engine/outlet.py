@@ -33,6 +33,8 @@ class Needed:
 
     def __init__(self, views: Sequence[tuple[Done, tuple[int, ...]]] | None) -> None:
         self._views = views
+        self._whole = views is None or any(done.nothing for done, _ in views)
+        """Whether some sink has had nothing yet."""
 
     def unit(self, unit: Unit) -> bool:
         """Say whether any of a unit is needed."""
@@ -42,7 +44,7 @@ class Needed:
 
     def pieces(self, block: Block) -> list[Block]:
         """Return the parts of a block that are needed."""
-        if self._views is None:
+        if self._whole:
             return [block]
         # Several sinks may lack different parts: what any of them lacks is made, and each takes its own at its door.
         gaps: list[tuple[Position, Position]] = []

@@ -36,6 +36,11 @@ class Done:
     rows: int = 0
     """Output rows that need not be made again."""
 
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing has been finished."""
+        return self.frontier is None and not self.ranges and not self.everything
+
     def has_unit(self, unit: Unit) -> bool:
         """Say whether a unit needs no work at all."""
         return self.everything or self.ranges_of(unit) == ((START, END),)
