@@ -43,59 +43,65 @@ class Search:
         `known_bad` spares the call for several rows of which one is known to fail; `whole` is the number of answers
         that this call would give, as far as earlier ones tell. Returns the number of answers, None where a call raised.
         """
-        found = self.found
-        miscounted: AnswerError | None = None
-        too_large = False
+        failure: Exception | None = None
         if count == 1 or not known_bad:
-            try:
-                answers = self._ask(first, count, again=count == 1 or not part)
-                self._check_alone(count, answers)
-            except AnswerError as error:
-                failure: Exception = error
-                miscounted, whole = error, error.count
-            except RowTooLarge as error:
-                failure, whole, too_large = error, None, True
-                found.exhausted.append((first, count))
-            except HeadraceError:
-                raise
-            except Exception as error:
-                failure, whole = error, None
-            else:
-                self._take(first, count, answers)
+            failure = self._tried(first, count, again=count == 1 or not part)
+            if failure is None:
                 return count
-            if count == 1:
-                found.failed(first, failure, attempts_behind(failure, self._attempts))
-                self._tally.settle({first: failure}, 1)
-                return whole
-        mark = len(found.parts)
-        if miscounted is not None and self._tally.distrust is not None:
-            self._refuse(first, count, mark, miscounted)
+            whole = failure.count if isinstance(failure, AnswerError) else None
+        if isinstance(failure, RowTooLarge):
+            self.found.exhausted.append((first, count))
+        if failure is not None and count == 1:
+            self.found.failed(first, failure, attempts_behind(failure, self._attempts))
+            self._tally.settle({first: failure}, 1)
             return whole
-        # If the first half is sound, what made the whole fail is in the second, unless it was their number.
-        half = count // 2
-        raised, errors = found.raised, len(found.errors)
+        if isinstance(failure, AnswerError):
+            return self._explained(first, count, failure)
+        return self._halves(first, count, whole, too_large=isinstance(failure, RowTooLarge))
+
+    def _tried(self, first: int, count: int, *, again: bool) -> Exception | None:
+        """Make a call and take its answers in; return what went wrong instead, if it did."""
+        try:
+            answers = self._ask(first, count, again=again)
+            if count == 1 and self._tally.distrust is not None and not answers.failures:
+                return self._tally.distrust
+        except AnswerError as error:
+            return error
+        except HeadraceError:
+            raise
+        except Exception as error:
+            return error
+        self._take(first, count, answers)
+        return None
+
+    def _halves(self, first: int, count: int, whole: int | None, *, too_large: bool = False) -> int | None:
+        """Answer the rows of a call that failed, half by half; return the number of answers as `span` does."""
+        half, raised = count // 2, self.found.raised
         left = self.span(first, half, part=True)
-        sound = found.raised == raised and not too_large
+        # If the first half is sound, what made the whole fail is in the second, unless it was their number.
+        sound = self.found.raised == raised and not too_large
         rest = None if whole is None or left is None else whole - left
         right = self.span(first + half, count - half, part=True, known_bad=sound, whole=rest)
-        total = None if left is None or right is None else left + right
-        if miscounted is not None:
-            if self._tally.distrust is not None:
-                self._refuse(first, count, mark, miscounted)
-            elif len(found.errors) == errors:
-                return self._ask_once_more(first, count, mark, miscounted)
-            elif whole is not None and total is not None and total != whole:
-                self._ask_alone(mark)
+        return None if left is None or right is None else left + right
+
+    def _explained(self, first: int, count: int, miscounted: AnswerError) -> int | None:
+        """Find the rows to blame for the number of answers to a call; where there are none, fail all."""
+        mark, errors, whole = len(self.found.parts), len(self.found.errors), miscounted.count
+        total = None
+        if self._tally.distrust is None:
+            total = self._halves(first, count, whole)
+        if self._tally.distrust is not None:
+            self._refuse(first, count, mark, miscounted)
+        elif len(self.found.errors) == errors:
+            return self._ask_once_more(first, count, mark, miscounted)
+        elif whole is not None and total is not None and total != whole:
+            self._ask_alone(mark)
         return total
 
     def start_anew(self) -> None:
         """Forget all that was found, as though nothing had been asked."""
         self._take_back(0)
         self.found = Found()
-
-    def _check_alone(self, count: int, answers: Answers) -> None:
-        if count == 1 and self._tally.distrust is not None and not answers.failures:
-            raise self._tally.distrust
 
     def _take(self, first: int, count: int, answers: Answers) -> None:
         """Take answers in; rows in whose place an error stands that is worth another attempt are asked again alone."""
