@@ -132,8 +132,14 @@ def agreement(answers, exact):
 
 
 def index_memory():
-    """Return RSS and PSS in bytes of each worker's mapped index."""
-    found = []
+    """Return RSS and PSS in bytes of each worker's mapped index; nothing where a worker ended meanwhile."""
+    before, after = _index_memory(), _index_memory()
+    lasting = all(after.get(pid, (0, 0))[0] >= rss for pid, (rss, _) in before.items())
+    return list(before.values()) if lasting else []
+
+
+def _index_memory():
+    found = {}
     for child in psutil.Process().children():
         try:
             text = Path(f"/proc/{child.pid}/smaps").read_text()
@@ -144,5 +150,5 @@ def index_memory():
             if ".faiss" in mapping.partition("\n")[0]:
                 for i, name in enumerate(("Rss", "Pss")):
                     sizes[i] += 1024 * int(re.search(rf"^{name}:\s+(\d+) kB", mapping, re.MULTILINE)[1])
-        found.append(tuple(sizes))
+        found[child.pid] = tuple(sizes)
     return found
