@@ -39,6 +39,7 @@ def clean(row): return {**row, "text": row["text"].strip()}
 def long_enough(row): return len(row["text"]) > 1
 def words(row): return [{"word": word} for word in row["text"].split()]
 def double(batch): return [{**row, "twice": row["text"] * 2} for row in batch]
+def number(row): return row["id"]
 def length(row): return len(row["text"])
 def prepared(dataset): return dataset.map(clean)
 """

@@ -95,6 +95,12 @@ def test_a_model_that_changes_has_a_pattern() -> None:
         jobs("[{infer: {handler: 'steps:Kept', watch: {pattern: 'm/*', interval_secs: 0}}}]")
 
 
+def test_each_row_goes_to_the_model_that_its_key_names() -> None:
+    steps = "[{infer: {models: {'2': 'steps:Upper', '3': 'steps:ready'}, key: 'steps:number', on_error: 'null'}}]"
+    answers = [(row["prediction"], row["model_id"]) for row in ran(steps)]
+    assert answers == [(None, "1"), ("BAD", "2"), ("X!", "3")]
+
+
 def test_a_cache_is_a_folder_or_has_bytes_too() -> None:
     for cache, made in (
         ("kept", hr.PredictionCache("kept")),

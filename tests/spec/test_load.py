@@ -145,7 +145,7 @@ def test_sense_of_values(old: str, new: str, told: str) -> None:
         ("infer: {handler: 'steps:Missing'}", "m.bin is not there"),
         ("infer: {handler: 'steps:NoHandler'}", "class 'steps:NoHandler' is no handler; derive it from headrace.ModelHandler"),
         ("infer: {handler: 'steps:ready', args: {suffix: x}}", "is a handler made already, so it takes no args"),
-        ("infer: {}", "steps[0].infer.handler: is missing"),
+        ("infer: {}", "steps[0].infer: say which model answers: handler: for one, models: for several"),
         ("map: {function: 'steps:claen'}", "steps[0].map.function: module 'steps' has no 'claen'; did you mean 'clean'?"),
         ("map: {function: 'steps.clean'}", "write it as module:function"),
         ("map: {function: 'steps:clean', batch_size: 3}", "batch_size belongs under steps[].infer or steps[].map_batches"),

@@ -10,12 +10,25 @@ import pytest
 import headrace as hr
 from headrace.spec import model
 
-PYTHON_ONLY = {"self", "paths", "path", "handler", "function", "args", "kwargs", "output_schema", "rows"}
+PYTHON_ONLY = {
+    "self",
+    "paths",
+    "path",
+    "handler",
+    "function",
+    "args",
+    "kwargs",
+    "output_schema",
+    "rows",
+    "side_inputs",
+    "updates",
+}
 FILE_ONLY = {"type", "path", "handler", "function", "args"}
+OF_KEYED_HANDLERS = {"models", "key", "mode", "labelled"}
 
 
 def keys(spec: type[model.SpecModel]) -> set[str]:
-    return set(spec.model_fields) - FILE_ONLY
+    return set(spec.model_fields) - FILE_ONLY - (OF_KEYED_HANDLERS if spec is model.InferStep else set())
 
 
 def options(function: Any) -> set[str]:

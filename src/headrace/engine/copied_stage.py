@@ -27,7 +27,7 @@ class CopiedModelStage(ModelStage):
 
     def _ask(self, number: int, cut: Cut, batch: Block, clock: StageClock) -> tuple[Block, float]:
         try:
-            with self._copies.lease() as task:
+            with self._copies.lease(self._loads.noted(self._node.spec.handler.model_id)) as task:
                 self._read_ahead_no_more()
                 clock.task = task
                 answered, seconds = answered_by(task, batch)

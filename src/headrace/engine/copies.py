@@ -12,6 +12,7 @@ from headrace.metrics.statistics import merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics
@@ -79,8 +80,8 @@ class Copies:
                     copy.task.close()
 
     @contextmanager
-    def lease(self) -> Iterator[Task]:
-        """Use a copy, once it is loaded.
+    def lease(self, loading: AbstractContextManager[None] | None = None) -> Iterator[Task]:
+        """Use a copy, once it is loaded; `loading` stands around the load, if there has to be one.
 
         Raises:
             ModelError: it cannot be loaded.
@@ -90,7 +91,7 @@ class Copies:
             copy.users += 1
         try:
             with copy.turn if self._exclusive else nullcontext():
-                yield self._loaded(copy)
+                yield self._loaded(copy, loading or nullcontext())
         finally:
             with self._lock:
                 copy.users -= 1
@@ -120,12 +121,13 @@ class Copies:
         known = [one for one in (self._past, *map(_statistics, self.tasks())) if one is not None]
         return merged(known) if known else None
 
-    def _loaded(self, copy: _Copy) -> Task:
+    def _loaded(self, copy: _Copy, loading: AbstractContextManager[None]) -> Task:
         with copy.change:
             if copy.task is None:
                 task = self._make(copy.number)
                 try:
-                    task.open()
+                    with loading:
+                        task.open()
                 except BaseException:
                     task.close()
                     raise

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.channel import Cancelled
+from headrace.engine.loads import Loads
 from headrace.errors import ModelError
 from headrace.metrics.statistics import merged
 from headrace.model.manager import Verdict
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ManagerStatistics, ModelStatistics
+    from headrace.metrics.statistics import Loading, ManagerStatistics, ModelStatistics
     from headrace.model.manager import Decision, ModelManager
 
 LOOK_SECS = 0.25
@@ -67,6 +68,7 @@ class Hosts:
         self._past: ModelStatistics | None = None
         """Of models that have left."""
         self._fetching = False
+        self._loads = Loads()
         self._stopped = threading.Event()
 
     def refuse(self, name: str, reason: ModelError) -> None:
@@ -194,6 +196,10 @@ class Hosts:
         known = [one for one in found if one is not None]
         return merged(known) if known else None
 
+    def loading(self) -> tuple[Loading, ...]:
+        """Return which models are being loaded."""
+        return self._loads.statistics()
+
     def statistics(self) -> ManagerStatistics:
         """Return who is there, and what happened so far."""
         with self._changed:
@@ -238,7 +244,8 @@ class Hosts:
         """Load a model; say whether it is there, or its load was ended for want of room."""
         host = self._hosts[name]
         try:
-            host.task.open()
+            with self._loads.noted(name):
+                host.task.open()
             pid = getattr(host.task, "pid", None)
             nbytes = None if self._measure is None or pid is None else self._measure(pid)
         except BaseException as error:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.engine.notes import Notes
     from headrace.engine.open_blocks import Cut
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ManagerStatistics, ModelStatistics
+    from headrace.metrics.statistics import Loading, ManagerStatistics, ModelStatistics
     from headrace.model.batch import Batch
     from headrace.model.handler import ModelHandler
     from headrace.model.keyed import KeyedModelHandler
@@ -169,6 +169,10 @@ class KeyedModelStage(ModelStage):
     def manager_statistics(self) -> ManagerStatistics:
         """Return which models are in memory, and how often they changed places."""
         return self._hosts.statistics()
+
+    def loading(self) -> tuple[Loading, ...]:
+        """Return which models are being loaded."""
+        return self._hosts.loading()
 
     def tasks(self) -> list[Task]:
         """Return the models in memory."""

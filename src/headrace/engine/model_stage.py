@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.engine.loads import Loads
 from headrace.engine.open_blocks import OpenBlocks
 from headrace.engine.outgoing import Outgoing
 from headrace.engine.predict import batch_of, exhausted_in
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.engine.processes.supervised import SupervisedReplica
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ModelStatistics, RecallStatistics
+    from headrace.metrics.statistics import Loading, ModelStatistics, RecallStatistics
     from headrace.model.batch import Batch
     from headrace.model.keyed_batching import KeyedBatcher
     from headrace.model.scales import Scales
@@ -93,6 +94,7 @@ class ModelStage(StageRun):
         """The task of each replica that has one."""
         self._make_steps = make_steps
         self._loading = threading.Lock()
+        self._loads = Loads()
         self._loaded = False
         self._users = stage.replicas
         self._recall = recall
@@ -249,13 +251,15 @@ class ModelStage(StageRun):
         if self._make_process is not None:
             task = self._make_process(f"{self._name}#{number}", self._crew)
             self._models.append(task)
-            task.open()
+            with self._loads.noted(self._node.spec.handler.model_id):
+                task.open()
             self._read_ahead_no_more()
             return task
         assert self._task is not None
         with self._loading:
             if not self._loaded:
-                self._task.open()
+                with self._loads.noted(self._node.spec.handler.model_id):
+                    self._task.open()
                 self._loaded = True
                 self.state.model_loaded()
                 self._read_ahead_no_more()
@@ -343,6 +347,10 @@ class ModelStage(StageRun):
         """Return what the copies of the model did, as far as they have said."""
         known = [found for model in list(self._models) if (found := model.statistics()) is not None]
         return merged(known) if known else None
+
+    def loading(self) -> tuple[Loading, ...]:
+        """Return whether the model, or a copy of it, is being loaded."""
+        return self._loads.statistics()
 
     def recall_statistics(self) -> RecallStatistics | None:
         """Return what was answered from memory where the stage has one."""

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from headrace.engine.processes.crew import Member
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
-    from headrace.metrics.statistics import ManagerStatistics, ModelStatistics, RecallStatistics, UpdateStatistics
+    from headrace.metrics.statistics import (
+        Loading,
+        ManagerStatistics,
+        ModelStatistics,
+        RecallStatistics,
+        UpdateStatistics,
+    )
     from headrace.plan.stages import Stage
     from headrace.records.block import Block
 
@@ -207,6 +213,7 @@ class StageRun:
             recall=self.recall_statistics(),
             manager=self.manager_statistics(),
             updates=self.update_statistics(),
+            loading=self.loading(),
             restarts=sum(getattr(task, "restarts", 0) for task in self.tasks()),
             out_of_memory=sum(getattr(task, "out_of_memory", 0) for task in self.tasks()),
         )
@@ -222,6 +229,10 @@ class StageRun:
     def update_statistics(self) -> UpdateStatistics | None:
         """Return which versions its model had where those change."""
         return None
+
+    def loading(self) -> tuple[Loading, ...]:
+        """Return which models are being loaded."""
+        return ()
 
     def recall_statistics(self) -> RecallStatistics | None:
         """Return what was answered from memory where the stage has one."""

@@ -25,6 +25,8 @@ ProgressMode: TypeAlias = Literal["auto", "rich", "plain", "none"]
 LINE_SECS = 5.0
 """Pause between two plain lines; a job that ends sooner prints none."""
 FRAME_SECS = 0.25
+LOAD_SECS = 1.0
+"""Loads of models that take less are not worth a word."""
 NARROW_COLUMNS = 72
 """Terminals with fewer columns get a smaller table."""
 
@@ -77,8 +79,25 @@ def line_of(statistics: RunStatistics) -> str:
     parts += [_stage_cell(stage, statistics.elapsed_secs) for stage in statistics.stages]
     failed = _failed(statistics)
     parts += [f"{failed:,} failed"] if failed else []
+    parts += loads_of(statistics)
     parts += [stall_text(stall) for stall in statistics.stalls if not stall.over]
     return "  ".join(parts)
+
+
+def loads_of(statistics: RunStatistics) -> list[str]:
+    """Say which models are being loaded, if that takes a moment.
+
+    >>> from headrace.metrics.statistics import Loading, RunStatistics, StageStatistics
+    >>> loads = (Loading(model="net.onnx", secs=12.3), Loading(model="fast", secs=0.1))
+    >>> loads_of(RunStatistics(stages=(StageStatistics(name="infer", loading=loads),)))
+    ['infer loads net.onnx, 12.3 s so far']
+    """
+    return [
+        f"{stage.name} loads {load.model}, {duration(load.secs)} so far"
+        for stage in statistics.stages
+        for load in stage.loading
+        if load.secs >= LOAD_SECS
+    ]
 
 
 @contextmanager
@@ -162,6 +181,8 @@ def table_of(statistics: RunStatistics, *, columns: int = 80) -> Table:
     bar = ProgressBar(total=1.0, completed=now.share or 0.0, pulse=now.share is None, width=min(30, columns))
     outer = Table.grid()
     outer.add_row(table)
+    for text in loads_of(statistics):
+        outer.add_row(Text(text))
     for stall in statistics.stalls:
         if not stall.over:
             outer.add_row(Text(stall_text(stall), style="yellow"))

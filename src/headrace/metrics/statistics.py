@@ -178,6 +178,15 @@ class UpdateStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """A model that is being loaded."""
+
+    model: str
+    secs: float
+    """For how long by now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageStatistics:
     """How one stage (fused steps that run together) spent its replicas' time.
 
@@ -203,6 +212,7 @@ class StageStatistics:
     """Those of them that the kernel killed for want of memory."""
     model: ModelStatistics | None = None
     recall: RecallStatistics | None = None
+    loading: tuple[Loading, ...] = ()
     manager: ManagerStatistics | None = None
     updates: UpdateStatistics | None = None
 

@@ -10,7 +10,7 @@ from headrace.model.cache import PredictionCache
 from headrace.model.keyed import MemoryBudget
 from headrace.model.updates import WatchFilePattern
 from headrace.plan.retry import Retry
-from headrace.spec.handlers import make_spec_handler
+from headrace.spec.keyed import make_step_handler
 from headrace.spec.reference import load_function
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _add(dataset: Dataset, step: Step) -> Dataset:
     add: Callable[..., Dataset] = getattr(dataset, "run_inference" if step.kind == "infer" else step.kind)
     match step.kind:
         case "infer":
-            return add(make_spec_handler(value.handler, value.args), **_inference_options(value), **retry)
+            return add(make_step_handler(value), **_inference_options(value), **retry)
         case "apply":
             return _applied(dataset, value.function, value.args)
         case "add_column":
@@ -80,7 +80,7 @@ def _add(dataset: Dataset, step: Step) -> Dataset:
 
 
 def _inference_options(step: InferStep) -> dict[str, Any]:
-    options = step.options("handler", "args", "retry")
+    options = step.options("handler", "models", "key", "mode", "labelled", "args", "retry")
     for name in ("preprocess", "postprocess"):
         if name in options:
             options[name] = [load_function(reference) for reference in options[name]]

@@ -156,7 +156,17 @@ class RetrySpec(SpecModel):
 class InferStep(SpecModel):
     """A model over the rows."""
 
-    handler: Handler = Field(description="kind:path (sklearn:model.pkl, onnx:model.onnx, …) or module:HandlerClass")
+    handler: Handler | None = Field(
+        None,
+        description="kind:path (sklearn:model.pkl, onnx:model.onnx, …) or module:HandlerClass; with key:, a path with "
+        "{key} in it",
+    )
+    models: Annotated[dict[str, Handler], Field(min_length=1)] | None = Field(
+        None, description="several models in place of handler:, by name"
+    )
+    key: str | None = Field(None, description="what names the model of each row: a column, or module:function")
+    mode: Literal["route", "all"] | None = Field(None, description="all: every model answers every row")
+    labelled: bool | None = None
     args: dict[str, Any] = Field(default_factory=dict, description="options of the handler")
     inputs: str | list[str] | dict[str, str | list[str]] | None = None
     output: str | dict[str, str] = "prediction"
@@ -206,10 +216,10 @@ class InferStep(SpecModel):
     @model_validator(mode="after")
     def _handler_works(self) -> InferStep:
         from headrace.model.checks import run_check
-        from headrace.spec.handlers import make_spec_handler
+        from headrace.spec.keyed import make_step_handler
 
         try:
-            run_check(make_spec_handler(self.handler, self.args))
+            run_check(make_step_handler(self))
         except HeadraceError as error:
             raise ValueError(str(error)) from error
         return self
