@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.copies import Copies
-from headrace.errors import ModelLoadError
+from headrace.errors import ModelLoadError, StageError
 from headrace.testing import ManualClock
 
 
@@ -114,3 +114,28 @@ def test_what_cannot_be_loaded_is_closed_and_tried_again_by_the_next() -> None:
             pass
     copies.leave()
     assert log == ["load 0", "close 0"] * 2
+
+
+def test_an_idle_copy_that_leaves_badly_is_told_of_and_another_takes_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log: list[str] = []
+    clock = ManualClock()
+
+    class Clinging(Model):
+        def close(self) -> None:
+            super().close()
+            if len(log) == 2:
+                raise StageError("unload failed")
+
+    copies = Copies(lambda number: Clinging(number, log), 1, exclusive=True, idle_secs=1.0, clock=clock)  # type: ignore[arg-type,return-value]
+    copies.join()
+    with copies.lease():
+        pass
+    clock.advance(2)
+    copies.put_out_idle()
+    assert "did not leave in good order: unload failed" in caplog.text
+    with copies.lease():
+        pass
+    copies.leave()
+    assert log == ["load 0", "close 0", "load 0", "close 0"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.errors import HeadraceError
 from headrace.metrics.statistics import merged
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics
+
+_log = logging.getLogger("headrace.engine")
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +112,9 @@ class Copies:
         for copy in idle:
             try:
                 self._put_out(copy)
+            except HeadraceError as error:
+                # Its answers have been handed over; a model that leaves badly must not keep others in memory.
+                _log.warning("an idle copy of a model did not leave in good order: %s", error)
             finally:
                 with self._lock:
                     copy.users -= 1
