@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import fsspec
+import pytest
 
 from headrace.engine.looking import look_at, matches
+from tests.s3 import serving
 
 
 def test_files_with_their_times(tmp_path: Path) -> None:
@@ -67,3 +69,17 @@ def test_behind_a_url() -> None:
     again = look_at(path)
     assert again is not None
     assert again.state != found[path].state
+
+
+@pytest.mark.heavy
+def test_in_s3_a_look_at_one_match_is_the_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(monkeypatch) as store:
+        store.put("models/v1.pkl", b"12")
+        store.put("models/v2.pkl", b"123")
+        store.put("models/v3/weights", b"1")
+        found = matches("s3://bucket/models/v*")
+        assert sorted(one.nbytes for one in found) == [1, 2, 3]
+        assert [look_at(one.path) for one in found] == found
+        store.put("models/v1.pkl", b"34")
+        assert look_at("s3://bucket/models/v1.pkl") not in found
+        assert look_at("s3://bucket/models/v4.pkl") is None

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ import pytest
 import headrace as hr
 from headrace.errors import OutputExistsError, PlanError, ResumeError, StageError
 from headrace.handlers.sklearn import SklearnModelHandler
+from headrace.model.files import local_copy
 from headrace.testing import FakeModelHandler
 from tests.engine.changing_model import Outcomes, Paced, Text
 
@@ -192,6 +194,33 @@ def test_where_nothing_matches_the_handler_s_own_model_answers(tmp_path: Path) -
     ds = hr.range(3).run_inference(Text(str(tmp_path / "own.txt")), inputs="id", watch=f"{tmp_path}/v*.txt")
     (id_,) = set(ds.to_arrow()["model_id"].to_pylist())
     assert id_.startswith("own.txt@")
+
+
+class Afar(Paced):
+    """Loads its file from wherever it lies."""
+
+    def load_model(self) -> str:
+        return Text(str(local_copy(self.path))).load_model()
+
+
+def test_models_behind_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
+    store = fsspec.filesystem("memory")
+    store.pipe("/afar/v1.txt", b"one!")
+
+    def script(outcomes: Outcomes) -> Iterator[None]:
+        store.pipe("/afar/v2.txt", b"tw")
+        outcomes.wait_for(2)
+        store.pipe("/afar/v2.txt", b"two!")
+        outcomes.wait_for(3)
+        yield
+
+    with Outcomes() as outcomes:
+        handler = Afar("memory://afar/v1.txt", script(outcomes), outcomes)
+        watched = hr.WatchFilePattern("memory://afar/v*.txt", interval_secs=0.002)
+        table = hr.range(30).run_inference(handler, inputs="id", watch=watched, batch_size=BATCH).to_arrow()
+    assert table["prediction"].to_pylist() == ["one"] * 20 + ["two"] * 10
+    assert [id_.partition("@")[0] for id_ in table["model_id"].to_pylist()] == ["v1.txt"] * 20 + ["v2.txt"] * 10
 
 
 class Stops(Text):

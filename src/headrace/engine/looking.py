@@ -42,7 +42,13 @@ def look_at(path: str) -> Found | None:
     fs, inner = filesystem(path, None)
     fs.invalidate_cache()
     with suppress(FileNotFoundError):
-        return _remote(fs, inner, fs.info(inner))
+        if path.startswith("http"):
+            return _remote(fs, inner, fs.info(inner))
+        # Listed, as patterns are: what a store says of one file alone may have other stamps.
+        beside = fs.ls(inner.rstrip("/").rpartition("/")[0], detail=True)
+        for info in beside:
+            if info["name"].strip("/") == inner.strip("/"):
+                return _remote(fs, inner, info)
     return None
 
 
