@@ -27,4 +27,4 @@ def test_schema_knows_the_keys(capsys: Printed) -> None:
     assert schema["required"] == ["source"]
     infer = schema["$defs"]["InferStep"]
     assert infer["properties"]["max_batch_size"]["anyOf"][0] == {"minimum": 1, "type": "integer"}
-    assert infer["required"] == ["handler"]
+    assert infer["oneOf"] == [{"required": ["handler"]}, {"required": ["models"]}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,12 @@ class Heavy(hr.ModelHandler[Any]):
         self.megabytes = megabytes
 
     def load_model(self) -> bytearray:
-        return bytearray(b"x") * (self.megabytes * 2**20)
+        """Take some 300 MB a second, as from a disk: how far a load goes before it is ended depends on its speed."""
+        model = bytearray(self.megabytes * 2**20)
+        for megabyte in range(self.megabytes):
+            model[megabyte * 2**20 : (megabyte + 1) * 2**20] = b"x" * 2**20
+            time.sleep(0.003)
+        return model
 
     def run_inference(self, batch: Any, model: bytearray) -> list[int]:
         return [os.getpid() for _ in batch]

@@ -14,6 +14,7 @@ def json_schema() -> dict[str, Any]:
     ['dead_letters', 'run', 'sink', 'sinks', 'source', 'steps']
     """
     schema = PipelineSpec.model_json_schema()
+    schema["$defs"]["InferStep"]["oneOf"] = [{"required": ["handler"]}, {"required": ["models"]}]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
