@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from headrace.errors import RunInterrupted
-from headrace.runners.interrupts import interruptible
+from headrace.runners.interrupts import _leave_at_once, interruptible
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +90,26 @@ def test_a_script_that_does_not_handle_it_ends_with_the_message_and_of_the_signa
     assert ended.returncode == -signal.SIGTERM
     assert ended.stderr == "headrace: interrupted by SIGTERM\n"
     assert ended.stdout == "left in order\n"
+
+
+def test_from_the_first_signal_on_the_next_one_ends_the_process_without_a_traceback() -> None:
+    with pytest.raises(RunInterrupted), interruptible(lambda: None):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:  # nothing of ours has run since
+            assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is _leave_at_once
+
+
+def test_one_more_while_the_first_is_on_its_way_up_ends_a_script_likewise() -> None:
+    code = (
+        "import signal\n"
+        "from headrace.runners.interrupts import interruptible\n"
+        "try:\n"
+        "    with interruptible(lambda: None):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "finally:\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, timeout=60)
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stderr == "headrace: interrupted by SIGINT\n"

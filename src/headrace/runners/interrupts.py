@@ -32,16 +32,17 @@ def interruptible(stop: Callable[[], None], *, finished: Callable[[], str] | Non
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if before[signal.SIGTERM] == signal.SIG_DFL:  # an application's own handler goes before ours
-        signal.signal(signal.SIGTERM, _terminate)
+    # An application's own handlers go before ours.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if before[number] == usual:
+            signal.signal(number, _interrupt)
     try:
         yield
     except (KeyboardInterrupt, _Terminated) as interrupt:
         if isinstance(interrupt, RunInterrupted):
             raise
         number = signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT
-        for other in before:
-            signal.signal(other, _leave_at_once)
+        _next_one_ends()
         stop()
         _end_quietly()
         raise RunInterrupted(_message(number, finished), signal_number=number) from None
@@ -56,8 +57,14 @@ def _message(number: signal.Signals, finished: Callable[[], str] | None) -> str:
     return f"interrupted by {number.name}; {finished()}. Run the same again to go on from there"
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> Any:
-    raise _Terminated
+def _interrupt(number: int, _frame: FrameType | None) -> Any:
+    _next_one_ends()  # here, since behind the raising another one could come first
+    raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def _next_one_ends() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave_at_once)
 
 
 def _leave_at_once(number: int, _frame: FrameType | None) -> Any:
@@ -69,12 +76,16 @@ def _end_quietly() -> None:
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if not isinstance(error, RunInterrupted):
+        # One more Ctrl-C may come while the interruption is on its way up.
+        told = error.__context__ if type(error) is KeyboardInterrupt else error
+        if not isinstance(told, RunInterrupted):
             before(kind, error, traceback)
             return
-        print(f"headrace: {error}", file=sys.stderr)  # noqa: T201 - the last word of a script
         if not hasattr(sys, "ps1"):
-            _die_of(error.signal_number)
+            _next_one_ends()
+        print(f"headrace: {told}", file=sys.stderr)  # noqa: T201 - the last word of a script
+        if not hasattr(sys, "ps1"):
+            _die_of(told.signal_number)
 
     sys.excepthook = hook
 
