@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 def interleave(candidates: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, list[float]]:
     """Measure every candidate once a round; return the values by candidate, in the order of the rounds.
 
+    Every other round runs backwards (A B C, C B A, …): what comes behind a large program finds the system's caches
+    cold, and nobody is to come behind one in every round.
+
     >>> interleave({"a": lambda: 1.0, "b": lambda: 2.0}, rounds=2)
     {'a': [1.0, 1.0], 'b': [2.0, 2.0]}
     """
     values: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds):
-        for name, measure in candidates.items():
-            value = measure()
+        for name in list(candidates)[:: -1 if number % 2 else 1]:
+            value = candidates[name]()
             values[name].append(value)
             say(f"  round {number + 1}/{rounds}  {name}: {value:.3f}")
     return values

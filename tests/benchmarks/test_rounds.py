@@ -18,8 +18,8 @@ def test_candidates_take_turns():
         return measure
 
     values = interleave({"a": candidate("a"), "b": candidate("b")}, rounds=3)
-    assert order == ["a", "b"] * 3
-    assert values == {"a": [1.0, 3.0, 5.0], "b": [2.0, 4.0, 6.0]}
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert values == {"a": [1.0, 4.0, 5.0], "b": [2.0, 3.0, 6.0]}
 
 
 def test_a_ratio_is_taken_within_each_round():
