@@ -22,7 +22,7 @@ FRAMEWORKS = {
     "tensorflow",
     "torch",
 }
-ALSO_LAZY = {"click", "fsspec", "multiprocessing", "psutil", "sqlite3", "yaml"}
+ALSO_LAZY = {"click", "fsspec", "multiprocessing", "psutil", "pyarrow.compute", "sqlite3", "yaml", "zipfile"}
 
 
 def modules_after(statement):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.dataset.inference import build_inference, suffixed
 from headrace.dataset.scope import step_name
@@ -55,6 +54,8 @@ def labelled(answers: Mapping[str, pa.Array]) -> pa.Array:
     >>> labelled({"old": pa.array([1, 2]), "new": pa.array(["a", None])}).to_pylist()
     [['old:1', 'new:a'], ['old:2', None]]
     """
+    import pyarrow.compute as pc  # slow to import, and seldom needed
+
     texts = [
         pc.binary_join_element_wise(name, labels_of(column).cast(pa.string()), ":") for name, column in answers.items()
     ]

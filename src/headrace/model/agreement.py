@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.records.columns import to_numpy
 from headrace.records.types import is_number, is_text
@@ -30,6 +29,8 @@ def agreement(answers: Mapping[str, pa.Array]) -> Counter[tuple[str, str, str]]:
     >>> agreement({"old": pa.array(["a", "b", None]), "new": pa.array(["a", "c", "c"])})
     Counter({('compared', 'old', 'new'): 2, ('equal', 'old', 'new'): 1})
     """
+    import pyarrow.compute as pc  # slow to import: not before models are compared
+
     found: Counter[tuple[str, str, str]] = Counter()
     labels = {name: labels_of(column) for name, column in answers.items()}
     for one, other in combinations(labels, 2):
@@ -43,6 +44,8 @@ def agreement(answers: Mapping[str, pa.Array]) -> Counter[tuple[str, str, str]]:
 
 def labels_of(column: pa.Array) -> pa.Array:
     """Return what each answer says: the field `label` where there is one, else the answer itself."""
+    import pyarrow.compute as pc  # slow to import: not before models are compared
+
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_struct(column.type) and column.type.get_field_index("label") >= 0:
@@ -52,6 +55,8 @@ def labels_of(column: pa.Array) -> pa.Array:
 
 def _same(one: pa.Array, other: pa.Array) -> np.ndarray | None:
     """Say row by row whether answers are the same; None where they are of kinds that cannot be compared."""
+    import pyarrow.compute as pc  # slow to import: not before models are compared
+
     if not len(one):
         return np.empty(0, dtype=bool)
     if is_text(one.type) and is_text(other.type):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.errors import PlanError, UnknownKeyError, suggestion
-from headrace.model.files import is_local
 from headrace.model.handler import ModelHandler
 
 if TYPE_CHECKING:
@@ -121,6 +120,8 @@ class KeyedModelHandler(ModelHandler[Any]):
 
     def model_files(self) -> Sequence[str]:
         """List the files of all models; of a pattern those that are there now."""
+        from headrace.model.files import is_local  # with all that copies files, which most programs need not
+
         if self.pattern is not None:
             return sorted(glob.glob(self.pattern.replace("{key}", "*"))) if is_local(self.pattern) else []
         return [file for handler in self.models.values() for file in handler.model_files()]
