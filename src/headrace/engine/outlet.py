@@ -38,9 +38,9 @@ class Needed:
 
     def unit(self, unit: Unit) -> bool:
         """Say whether any of a unit is needed."""
-        if self._views is None:
+        if self._whole:
             return True
-        return any(not done.has_unit(Unit(unit.split, unit.lane + lane)) for done, lane in self._views)
+        return any(not done.has_unit(Unit(unit.split, unit.lane + lane)) for done, lane in self._views or ())
 
     def pieces(self, block: Block) -> list[Block]:
         """Return the parts of a block that are needed."""
