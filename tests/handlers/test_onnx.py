@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
+import headrace as hr
 from headrace.errors import HeadraceError, ModelLoadError, PlanError, StageError
 from headrace.handlers.onnx import OnnxModelHandler
 from headrace.model.predictor import Predictor
@@ -135,6 +136,29 @@ def test_a_model_exported_for_one_batch_size(tmp_path: Path, size: int) -> None:
     of = (FLOAT, [size, 1])
     path = save(tmp_path / "fixed.onnx", {"x": of}, {"y": of}, [("Add", ["x", "x"], ["y"])])
     assert predict(OnnxModelHandler(path), inputs="a") == [[2.0], [4.0], [6.0]]
+
+
+def test_a_wrong_number_of_columns_is_told_before_data_is_read(doubler: str, tmp_path: Path) -> None:
+    read: list[int] = []
+
+    def reading(row: dict[str, Any]) -> dict[str, Any]:
+        read.append(row["a"])
+        return row
+
+    rows = hr.from_items([{"a": 1, "b": 2, "c": 3, "d": 4}]).map(reading, isolation="thread", version="1")
+    told = r"'x' tensor\(float\) \['\?', 3\], and was given 4 columns \(a, b, c, d\); name those to take"
+    with pytest.raises(PlanError, match=told):
+        rows.run_inference(OnnxModelHandler(doubler), inputs=("a", "b", "c", "d")).write_json(tmp_path / "out").run()
+    assert read == []
+    assert rows.run_inference(OnnxModelHandler(doubler), inputs=("a", "b", "c")).take()[0]["prediction"] == [2, 4, 6]
+    with pytest.raises(PlanError, match=told):  # as it is told of a model in a store
+        Predictor(InferenceSpec(handler=OnnxModelHandler(doubler), inputs=("a", "b", "c", "d")), "s").open()
+
+
+def test_columns_that_may_be_right_are_not_refused(doubler: str, adder: str) -> None:
+    for path, columns in ((doubler, ["x", "id"]), (doubler, ["vectors"]), (adder, ["a", "c"]), (adder, ["c"] * 5)):
+        OnnxModelHandler(path).check_columns(columns)
+    OnnxModelHandler(doubler, collate=lambda batch: batch).check_columns(["a", "b"])
 
 
 def test_missing_inputs_are_named_with_type_and_shape(adder: str, doubler: str) -> None:

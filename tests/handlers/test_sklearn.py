@@ -126,6 +126,27 @@ def test_a_model_without_names_refuses_another_number_of_columns(tmp_path: Path)
         predict(handler, inputs=None)
 
 
+def test_wrong_columns_are_told_when_the_model_is_loaded(tmp_path: Path) -> None:
+    named, counted = named_model(), fitted()
+    counter = CountVectorizer().fit(["good day", "bad day"])
+    for model, inputs, told in (
+        (named, ("id", "age"), "fitted on columns age, spend; spend is not among those given"),
+        (named, {"age": "a", "spent": "s"}, "did you mean 'spent'"),
+        (counted, ("id", "age", "spend"), r"takes 2 features and was given 3 columns \(id, age, spend\)"),
+        (counter, ("country", "age"), "one column of texts and was given 2 columns"),
+    ):
+        handler = SklearnModelHandler(save(model, tmp_path / "m.pkl"))
+        with pytest.raises(PlanError, match=told):
+            Predictor(InferenceSpec(handler=handler, inputs=inputs), "s").open()
+
+
+def test_what_may_be_right_is_not_refused_when_the_model_is_loaded(tmp_path: Path) -> None:
+    """One column may hold vectors, and of rows as they come nothing is known yet."""
+    for inputs in (None, "features", ("features",), ("age", "spend")):
+        handler = SklearnModelHandler(save(fitted(), tmp_path / "m.pkl"))
+        Predictor(InferenceSpec(handler=handler, inputs=inputs), "s").open()
+
+
 def test_one_column_where_the_model_takes_more(tmp_path: Path) -> None:
     named = LogisticRegression().fit(FRAME[["age", "spend"]], Y)
     for model, words in ((fitted(), "takes 2 features and"), (named, r"takes 2 features \(age, spend\) and")):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import ModelLoadError, PlanError, suggestion
+from headrace.handlers.onnx_file import declared_inputs
 from headrace.handlers.packages import require
 from headrace.model.buckets import run_in_buckets
 from headrace.model.collation import collation_of, in_groups
-from headrace.model.files import check_file, file_name, format_of, local_copy
+from headrace.model.files import check_file, file_name, format_of, is_local, local_copy, local_path
 from headrace.model.handler import ModelHandler
-from headrace.model.slots import Slot, as_arrays, assign, fit, fixed_rows
+from headrace.model.slots import Slot, as_arrays, assign, check_width, fit, fixed_rows
 
 if TYPE_CHECKING:
     import os
@@ -89,6 +90,11 @@ class OnnxModelHandler(ModelHandler[Any]):
         require("onnxruntime", package="onnxruntime", extra="onnx", needed_by="OnnxModelHandler")
         check_file(self.path, handler_name="OnnxModelHandler")
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Count columns against the shape in the file; a model in a store is seen only when it is loaded."""
+        if is_local(self.path):
+            self._check_width(declared_inputs(str(local_path(self.path))), columns)
+
     def preload(self) -> None:
         """Import the framework."""
         importlib.import_module("onnxruntime")
@@ -109,6 +115,10 @@ class OnnxModelHandler(ModelHandler[Any]):
             raise ModelLoadError(f"{self.path} is not an ONNX model: it seems to be {kind}") from error
         self._check_outputs([output.name for output in session.get_outputs()])
         return session
+
+    def check_model(self, model: Any, columns: Sequence[str]) -> None:
+        """Count columns against the shape that the model has."""
+        self._check_width(model.get_inputs(), columns)
 
     def run_inference(self, batch: Any, model: Any, inference_args: Mapping[str, Any] | None = None) -> Any:
         args = inference_args or {}
@@ -158,6 +168,11 @@ class OnnxModelHandler(ModelHandler[Any]):
                 )
         return list(self.providers)
 
+    def _check_width(self, inputs: Sequence[Any], columns: Sequence[str]) -> None:
+        """Look at the only input; of several some may be given by `inference_args`. A collation makes what it likes."""
+        if self.collate is None and len(inputs) == 1 and inputs[0].type in _DTYPES:
+            check_width([_slot(inputs[0])], columns)
+
     def _check_outputs(self, available: Sequence[str]) -> None:
         for name in self.outputs or ():
             if name not in available:
@@ -167,7 +182,7 @@ class OnnxModelHandler(ModelHandler[Any]):
 
 
 def _slot(wanted: Any) -> Slot:
-    """Describe an input of a session."""
+    """Describe an input of a session, or of a file."""
     slot = Slot(
         name=wanted.name,
         dtype=np.dtype(_DTYPES.get(wanted.type, object)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from headrace.errors import MissingDependencyError, ModelLoadError, PlanError, suggestion
-from headrace.handlers.features import check_count, in_order
+from headrace.handlers.features import check_count, check_names, in_order
 from headrace.handlers.packages import require
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
 from headrace.model.handler import ModelHandler
@@ -122,6 +122,17 @@ class SklearnModelHandler(ModelHandler[Any]):
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         return model
 
+    def check_model(self, model: Any, columns: Sequence[str]) -> None:
+        """Compare names, or how many there are, with what the model was fitted on."""
+        names = getattr(model, "feature_names_in_", None)
+        wanted = getattr(model, "n_features_in_", None)
+        if names is not None:
+            check_names([str(name) for name in names], columns)
+        elif len(columns) > 1 and _reads_texts(model):
+            raise _one_text_column(columns)
+        elif len(columns) > 1 and wanted is not None:  # a single one may hold vectors
+            check_count(wanted, columns)
+
     def run_inference(self, batch: Any, model: Any) -> Any:  # type: ignore[override]
         answer = getattr(model, str(self._method_of(model)))
         features = _features(batch, model)
@@ -216,10 +227,7 @@ def _features(batch: Any, model: Any) -> Any:
         return matrix(batch.columns)
     wanted = getattr(model, "n_features_in_", None)
     if batch.num_columns > 1 and _reads_texts(model):
-        raise PlanError(
-            f"the model takes one column of texts and was given {batch.num_columns} columns "
-            f"({', '.join(batch.schema.names)}); name the one to take with inputs="
-        )
+        raise _one_text_column(batch.schema.names)
     if wanted is not None and wanted != batch.num_columns and not _is_vectors(batch):
         check_count(wanted, batch.schema.names)
     if batch.num_columns == 1 and (wanted is None or _is_vectors(batch)):
@@ -247,6 +255,13 @@ def _reads_texts(model: Any) -> bool:
     """Say whether the model, or the first step of a pipeline, cuts texts into words (CountVectorizer and its kin)."""
     steps = getattr(model, "steps", None)
     return hasattr(steps[0][1] if steps else model, "build_analyzer")
+
+
+def _one_text_column(given: Sequence[str]) -> PlanError:
+    return PlanError(
+        f"the model takes one column of texts and was given {len(given)} columns "
+        f"({', '.join(given)}); name the one to take with inputs="
+    )
 
 
 def _is_vectors(batch: pa.RecordBatch) -> bool:

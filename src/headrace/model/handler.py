@@ -103,6 +103,13 @@ class ModelHandler(ABC, Generic[ModelT]):
         or as the keys of a mapping, else all columns. A model file may be opened to know what it wants.
         """
 
+    def check_model(self, model: ModelT, columns: Sequence[str]) -> None:
+        """Raise a clear error if a loaded model does not take columns of these names.
+
+        Called once a model is loaded, before its first batch, where `inputs=` is a list or a mapping: for what can be
+        known of a model only when it is loaded.
+        """
+
     def preload(self) -> None:
         """Import what `load_model` will need, in a thread, while the plan is still being checked; load nothing.
 

@@ -117,6 +117,8 @@ class Predictor:
                     self._model = handler.load_model()
                 inputs = handler.default_inputs() if self._spec.inputs is None else self._spec.inputs
                 self._inputs = inputs if inputs is None or isinstance(inputs, (str, Mapping)) else tuple(inputs)
+                if self._inputs is not None and not isinstance(self._inputs, str) and not self._spec.prepared:
+                    handler.check_model(self._model, list(self._inputs))
             except (HeadraceError, MemoryError):
                 raise
             except Exception as error:

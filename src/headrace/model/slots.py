@@ -70,13 +70,25 @@ def assign(batch: Any, slots: Sequence[Slot]) -> list[tuple[Slot, NDArray[Any]]]
     (slot,) = slots
     if len(named) == 1:
         return [(slot, as_array(next(iter(named.values()))))]
-    width = slot.shape[-1] if slot.shape is not None and len(slot.shape) == 2 else None
-    if isinstance(width, int) and width != len(named):
+    check_width(slots, list(named))
+    return [(slot, matrix(list(named.values())))]
+
+
+def check_width(slots: Sequence[Slot], columns: Sequence[str]) -> None:
+    """Raise if several columns are to make the matrix of a model's only input, and it takes another number.
+
+    Raises:
+        PlanError: says both numbers. Nothing is said of one column, which may hold vectors, nor of several inputs.
+    """
+    if len(slots) != 1 or slots[0].name in columns or len(columns) < 2:
+        return
+    shape = slots[0].shape
+    width = shape[-1] if shape is not None and len(shape) == 2 else None
+    if isinstance(width, int) and width != len(columns):
         raise PlanError(
-            f"the model's input is {slot}, and was given {len(named)} columns ({', '.join(named)}); name "
+            f"the model's input is {slots[0]}, and was given {len(columns)} columns ({', '.join(columns)}); name "
             "those to take with inputs="
         )
-    return [(slot, matrix(list(named.values())))]
 
 
 def as_arrays(batch: Any) -> Any:
