@@ -14,8 +14,11 @@ import threading
 import pytest
 
 import headrace as hr
+from headrace.engine.commit.answer_mirror import AnswerMirror
 from headrace.errors import PlanError, ResumeError, SinkError, StageError
 from headrace.handlers.function import FunctionModelHandler
+from headrace.testing import CollectingSink
+from tests.stores import flaky_store, objects
 
 
 class Paid(hr.ModelHandler):
@@ -279,7 +282,12 @@ class Held:
 
 
 rows = hr.read_json("in.jsonl").run_inference(Slow(), batch_size=2, durability="row")
-jobs = [rows.map(Held(), isolation="thread", version="1", name=f"held_{n}").write_json(f"out{n}") for n in range(int(sys.argv[1]))]
+_, count, where = sys.argv
+jobs = [
+    rows.map(Held(), isolation="thread", version="1", name=f"held_{n}")
+    .write_json(f"{where}out{n}", if_exists="overwrite" if os.environ.get("AFRESH") else "resume")
+    for n in range(int(count))
+]
 hr.run(*jobs)
 """
 
@@ -297,7 +305,7 @@ def written(folder) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("sinks", [1, 2])
 def test_answers_that_no_output_has_yet_outlive_a_kill(tmp_path, sinks) -> None:
-    command = [*script(tmp_path, 20), str(sinks)]
+    command = [*script(tmp_path, 20), str(sinks), ""]
     killed = subprocess.run(command, cwd=tmp_path, env={**os.environ, "FATAL": "13", "HOLD": "1"})
     assert killed.returncode == -signal.SIGKILL
     assert asked(tmp_path / "calls") == list(range(14))
@@ -312,7 +320,7 @@ def test_answers_that_no_output_has_yet_outlive_a_kill(tmp_path, sinks) -> None:
 @pytest.mark.heavy
 def test_killed_at_random_moments_only_calls_at_work_are_made_again(tmp_path) -> None:
     rows, kills, dice = 200, 8, random.Random(1)
-    command = [*script(tmp_path, rows), "1"]
+    command = [*script(tmp_path, rows), "1", ""]
     for _ in range(kills):
         process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "SECS": "0.02", "HOLD": "1"})
         target = min(2 * rows, len(asked(tmp_path / "calls")) + dice.randrange(4, 40))
@@ -373,11 +381,48 @@ def test_a_run_that_fails_keeps_its_answers_for_the_same_job_only(tmp_path) -> N
     assert f"{before} answers of an earlier run" in str(result.report())
 
 
-def test_collected_rows_have_nothing_to_go_on_with_and_remote_outputs_are_refused(tmp_path) -> None:
+def test_collected_rows_have_nothing_to_go_on_with(tmp_path) -> None:
     scored = numbers(1, 2).run_inference(Paid(tmp_path / "log"), inputs="x", durability="row")
     assert answers(scored) == [2, 4]
-    with pytest.raises(PlanError, match="durability='row', which keeps answers beside a local output"):
-        scored.write_json("memory://answers").run()
+
+
+def test_an_output_without_files_is_refused(tmp_path) -> None:
+    scored = numbers(1, 2).run_inference(Paid(tmp_path / "log"), inputs="x", durability="row")
+    with pytest.raises(PlanError, match="durability='row', which keeps answers beside an output's files, and"):
+        scored.write(CollectingSink()).run()
+    assert asked(tmp_path / "log") == []
+
+
+def test_an_output_in_a_store_keeps_answers_beside_it_and_a_local_one_is_preferred(tmp_path, monkeypatch) -> None:
+    log = tmp_path / "log"
+
+    def job(stop=True):
+        scored = numbers(*range(10)).run_inference(Paid(log), inputs="x", batch_size=5, durability="row")
+        whole = scored.map_batches(lambda b: b, batch_size=10, name="whole")
+        after = stopped if stop else lambda row: row
+        return whole.map(after, version="1", isolation="thread", name="after").write_json("flaky://bucket/out")
+
+    def stopped(row):
+        raise ValueError
+
+    def kept():
+        return [name for name in objects("flaky://bucket/out") if name.startswith(".headrace/answers/")]
+
+    with flaky_store(monkeypatch):
+        with pytest.raises(StageError):
+            job().run()
+        before = len(asked(log))
+        assert before >= 5
+        assert kept()
+        result = job(stop=False).run()
+        assert sorted(asked(log)) == list(range(10))
+        assert f"{before} answers of an earlier run" in str(result.report())
+        assert kept() == []
+        both = numbers(1).run_inference(Paid(log), inputs="x", durability="row")
+        spied = []
+        monkeypatch.setattr(AnswerMirror, "fetch", spied.append)
+        hr.run(both.write_json("flaky://bucket/a"), both.write_json(tmp_path / "b"))
+        assert spied == []
 
 
 def test_begun_afresh_the_answers_go_too(tmp_path) -> None:

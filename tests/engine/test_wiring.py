@@ -42,7 +42,7 @@ def owned(*jobs) -> list[set[str]]:
         splits={id(read): read.source.splits() for read in plan.reads()},
         committers={id(job.node): OpenOutput() for job in jobs},
         on_split=lambda read, index: None,
-        memories=Memories(plan),
+        memories=Memories(plan, {}),
         side_inputs=SideInputs(plan),
     )
     writes = [stage for stage in wiring.build() if isinstance(stage, WriteStage)]

@@ -341,7 +341,8 @@ class Transforms:
             large_model: one copy (or `model_copies`) in a process of its own, whatever the `concurrency`; steps that
                 ask the same model in the same way share it.
             idle_timeout_secs: a model that has had no batch for so long leaves memory until it is needed.
-            durability: with "row" each answer is on the disk once it is made, for rows that cost seconds or money.
+            durability: with "row" each answer is on the disk once it is made, for rows that cost seconds or money;
+                beside an output in a store within a moment.
             cache: where answers to equal inputs are kept, so that they are computed once; see `PredictionCache`.
             memory_budget: what the models of a `KeyedModelHandler` may take together; they take turns within it. With
                 `watch=` or `updates=`: the old version and the new one.

@@ -75,7 +75,7 @@ class Execution:
         self._peak_aside_bytes = 0
         self._state = RunState()
         self._committers: dict[int, Committer] = {}
-        self._memories = Memories(plan)
+        self._memories = Memories(plan, self._committers)
         self._input = InputPlan(plan, on_change=options.on_change, retry=options.retry_failed)
         self._stages: tuple[StageRun, ...] = ()
         self._watchdog: Watchdog | None = None

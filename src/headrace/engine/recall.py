@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from headrace.engine.commit.answer_mirror import AnswerMirror
     from headrace.engine.task import StepCounts
     from headrace.model.answer_store import AnswerStore
     from headrace.model.versions import Version
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 class Memory:
     """A store of answers, and what is in its keys beside the input."""
 
-    store: AnswerStore
+    store: AnswerStore | AnswerMirror
     salt: str
     by_row: bool
     """Whether an answer is that of one row of the job only, rather than of every equal row."""

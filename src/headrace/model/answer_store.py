@@ -1,7 +1,7 @@
 """Answers kept in a folder, found again by their keys: one SQLite file that several processes may use at once.
 
-Answers lie in pages: up to 64 rows that were answered together, as an Arrow stream with a checksum. A page whose
-checksum is wrong is removed, never read; so is one with Python objects, which Headrace neither writes nor unpickles.
+Answers lie in pages (`answer_pages.py`), each with a checksum. A page whose checksum is wrong is removed, never read;
+so is one with Python objects, which Headrace neither writes nor unpickles.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import SinkError
+from headrace.model.answer_pages import Page, pages_of
 from headrace.records.plain import array_of_numbers
 from headrace.records.tensors import has_objects
 from headrace.sinks.folder import sync
@@ -43,8 +44,6 @@ create index if not exists answers_page on answers (page);
 """
 NEXT = "(select coalesce(max(used), 0) + 1 from pages)"
 """The time now, as counted by uses: clocks may be put back."""
-PAGE_ROWS = 64
-PAGE_BYTES = 2**18
 ASKED_AT_ONCE = 500
 WAIT_SECS = 60.0
 """How long one process waits for another to finish writing."""
@@ -62,9 +61,7 @@ class Found:
 class _Entry:
     """Answers that wait for their transaction."""
 
-    keys: Sequence[bytes]
-    pages: list[tuple[int, bytes]]
-    """Number of rows, and the rows as bytes."""
+    pages: Sequence[Page]
     written: bool = field(default=False)
 
 
@@ -131,9 +128,17 @@ class AnswerStore:
         Raises:
             SinkError: the store is durable, and the disk refuses.
         """
-        if not keys:
+        self.put_pages(pages_of(keys, answers))
+
+    def put_pages(self, pages: Sequence[Page]) -> None:
+        """Keep answers that are in pages already.
+
+        Raises:
+            SinkError: the store is durable, and the disk refuses.
+        """
+        if not pages:
             return
-        entry = _Entry(keys, _pages_of(answers))
+        entry = _Entry(pages)
         self._waiting.append(entry)
         with self._errors(), self._lock:
             if entry.written:  # by the thread that had the lock before: one wait for the disk for both
@@ -210,13 +215,11 @@ class AnswerStore:
         return None
 
     def _insert(self, db: sqlite3.Connection, entry: _Entry) -> None:
-        at = 0
-        for rows, page in entry.pages:
-            values = (zlib.crc32(page), page)
+        for page in entry.pages:
+            values = (zlib.crc32(page.answers), page.answers)
             number = db.execute(f"insert into pages (used, checksum, answers) values ({NEXT}, ?, ?)", values).lastrowid
-            keyed = [(key, number, row) for row, key in enumerate(entry.keys[at : at + rows])]
+            keyed = [(key, number, row) for row, key in enumerate(page.keys)]
             db.executemany("insert or ignore into answers values (?, ?, ?)", keyed)
-            at += rows
 
     def _make_room(self, db: sqlite3.Connection) -> None:
         while self._max_bytes is not None and _bytes_of(db) > self._max_bytes:
@@ -237,18 +240,6 @@ class AnswerStore:
             if not self._told:
                 self._told = True
                 _log.warning("%s; the run goes on, and asks the model for what is not found", problem)
-
-
-def _pages_of(answers: pa.RecordBatch) -> list[tuple[int, bytes]]:
-    size = max(1, min(PAGE_ROWS, PAGE_BYTES * answers.num_rows // max(1, answers.nbytes)))
-    pages = []
-    for at in range(0, answers.num_rows, size):
-        page = answers.slice(at, size)
-        stream = pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, page.schema) as writer:
-            writer.write_batch(page)
-        pages.append((page.num_rows, stream.getvalue().to_pybytes()))
-    return pages
 
 
 def _found(answers: pa.RecordBatch, rows: list[tuple[bytes, int]], places: dict[bytes, list[int]]) -> Found:

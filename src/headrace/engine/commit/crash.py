@@ -35,6 +35,8 @@ RETRY_POINTS = ("retry.begun", "retry.prepared", "retry.finished", "letters.repu
 COMPACTION_POINTS = ("compact.prepared", "compact.committed", "settle.published", "settle.removed")
 IN_STORES = ("log.entered", "snapshot.written", "segment.copied")
 """What only outputs in stores come by."""
+ANSWER_POINTS = ("answers.kept",)
+"""What they come by where answers are durable by row."""
 
 _passed: Counter[str] = Counter()
 
@@ -44,7 +46,7 @@ def crash_point(name: str) -> None:
     target = os.environ.get(VARIABLE)
     if target is None:
         return
-    assert name in CRASH_POINTS + RETRY_POINTS + COMPACTION_POINTS + IN_STORES, name
+    assert name in CRASH_POINTS + RETRY_POINTS + COMPACTION_POINTS + IN_STORES + ANSWER_POINTS, name
     wanted, _, nth = target.partition(":")
     if wanted == name:
         _passed[name] += 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.errors import HeadraceError
+    from headrace.model.answer_store import AnswerStore
 
 HIDDEN = ".headrace"
 JOURNAL = "journal.sqlite"
@@ -50,11 +51,6 @@ class WorkFolder:
     @property
     def segments(self) -> str:
         return os.path.join(self.path, "segments")
-
-    @property
-    def answers(self) -> str:
-        """The folder of answers that are durable before their rows are; only local outputs keep them."""
-        return os.path.join(self.path, "answers")
 
     def clear_output(self, dead_letters: str | None) -> None:
         """Remove the parts and dead letters that Headrace wrote.
@@ -144,6 +140,26 @@ class Home(WorkFolder):
         """Return the segment files."""
         return Segments(self.segments, disk=disk)
 
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether answers may lie here for a later run."""
+        return self.root is not None
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether an earlier run has left some."""
+        return os.path.exists(self._answers)
+
+    def open_answers(self, journal: Journal) -> AnswerStore:
+        """Return the answers that are durable before their rows are; each is on the disk once it is put."""
+        from headrace.model.answer_store import AnswerStore
+
+        return AnswerStore(self._answers, durable=True)
+
+    @property
+    def _answers(self) -> str:
+        return os.path.join(self.path, "answers")
+
     def mirror(
         self, journal: Journal, segments: Segments, *, mutex: threading.RLock, fail: Callable[[HeadraceError], None]
     ) -> None:
@@ -156,7 +172,7 @@ class Home(WorkFolder):
     def clear(self) -> None:
         """Remove the journal, and with it all that is not visible."""
         remove_journal(self.journal)
-        shutil.rmtree(self.answers, ignore_errors=True)
+        shutil.rmtree(self._answers, ignore_errors=True)
         for folder in (self.staging, self.segments):
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder, exist_ok=True)

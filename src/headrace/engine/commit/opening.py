@@ -238,7 +238,7 @@ def something_finished(home: Home | RemoteHome, journal: Journal) -> bool:
         or journal.frontier is not None
         or journal.totals.parts > 0
         or any(True for _ in heads(home.segments))
-        or os.path.exists(home.answers)
+        or home.has_answers
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
@@ -14,6 +14,7 @@ from headrace.engine.commit.journal import Journal, remove_journal
 from headrace.engine.commit.mirror import SegmentMirror
 from headrace.engine.commit.remote_log import RemoteLog
 from headrace.engine.commit.segments import Segments
+from headrace.engine.scratch_folder import ScratchFolder
 from headrace.sinks.disk import cannot_write
 from headrace.sinks.folder import STAGING, PartReceipt, stage
 from headrace.sinks.store import Store
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from headrace.engine.commit.answer_mirror import AnswerMirror
     from headrace.engine.commit.disk_budget import DiskBudget
     from headrace.errors import HeadraceError
 
 SEGMENTS = f"{HIDDEN}/segments"
+ANSWERS = f"{HIDDEN}/answers"
 
 
 class RemoteHome(WorkFolder):
@@ -39,6 +42,7 @@ class RemoteHome(WorkFolder):
         self.storage_options = storage_options
         self.path = ""
         """The folder of the working copy, from `inspect` on."""
+        self._held = ExitStack()
         self.has_journal = False
         self._wanted = False
         """Whether there is, or may be, something to do."""
@@ -90,6 +94,22 @@ class RemoteHome(WorkFolder):
         """Return the segment files of the working copy."""
         return Segments(self.segments, suffix=f"-{self._log.writer}", disk=disk)
 
+    keeps_answers = True
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether a run of any job has left some."""
+        return bool(self._store.keys(ANSWERS))
+
+    def open_answers(self, journal: Journal) -> AnswerMirror:
+        """Return the answers that are durable before their rows are, with what earlier runs of the job left."""
+        from headrace.engine.commit.answer_mirror import AnswerMirror
+
+        journal.sync()  # whose they are has to be known before there are any
+        answers = AnswerMirror(self._store, f"{ANSWERS}/{journal.job}", writer=self._log.writer)
+        answers.fetch()
+        return answers
+
     def mirror(
         self, journal: Journal, segments: Segments, *, mutex: threading.RLock, fail: Callable[[HeadraceError], None]
     ) -> SegmentMirror:
@@ -107,6 +127,8 @@ class RemoteHome(WorkFolder):
             self._log.append({}, fresh=True)
         remove_journal(self.journal)
         self.clear_work()
+        if self._log.claimed:
+            self._store.remove(self._store.keys(ANSWERS))
         self._make_folders()
 
     def name_of(self, receipt: str) -> str:
@@ -167,14 +189,15 @@ class RemoteHome(WorkFolder):
 
     def release(self) -> None:
         """Remove the working copy."""
-        if self.path:
-            shutil.rmtree(self.path, ignore_errors=True)
+        self._held.close()
 
     def restore(self) -> None:
         """Bring the working copy onto this machine; changes nothing in the store."""
         snapshot, entries = self._log.restore()
         try:
-            self.path = tempfile.mkdtemp(prefix="headrace-")
+            folder = ScratchFolder()
+            self._held.callback(folder.close)
+            self.path = str(folder.path)
             self._make_folders()
             if snapshot is not None:
                 with open(self.journal, "wb") as file:
