@@ -16,6 +16,11 @@ class Doubler(hr.ModelHandler):
         return [r["id"] * model for r in batch]
 
 
+class OnDevice(Doubler):
+    def __init__(self, device):
+        self.device = device
+
+
 def test_rows_keep_their_order_and_columns_through_a_model() -> None:
     table = hr.range(10_000).run_inference(Doubler(), max_batch_size=64, concurrency=2).to_arrow()
     assert table["id"].to_pylist() == list(range(10_000))
@@ -225,6 +230,22 @@ def test_stats_tell_what_each_step_did() -> None:
         (lambda ds: ds.run_inference(Doubler(), min_ram="much"), "min_ram: 'much' is no number of bytes"),
         (lambda ds: ds.run_inference(Doubler(), min_ram=0), "min_ram: 0 is no number of bytes"),
         (lambda ds: ds.run_inference(Doubler(), accelerator=1), "accelerator is 1"),
+        (lambda ds: ds.run_inference(Doubler(), accelerator="type:l4;count:2"), "name of a kind, such as 'nvidia-l4'"),
+        (lambda ds: ds.run_inference(Doubler(), accelerator="l4", num_gpus=0), "num_gpus=0 asks for no accelerator"),
+        (lambda ds: ds.run_inference(Doubler(), num_gpus=1.5), "num_gpus is 1.5; .* whole GPUs, or a part of one"),
+        (lambda ds: ds.run_inference(Doubler(), num_gpus=1, isolation="thread"), "leave isolation='thread' out"),
+        (lambda ds: ds.run_inference(OnDevice("cuda:1"), num_gpus=1), "OnDevice has device='cuda:1', and num_gpus=1"),
+        (lambda ds: ds.run_inference(OnDevice("cpu"), accelerator="l4"), "OnDevice has device='cpu', and num_gpus=1"),
+        (
+            lambda ds: ds.run_inference(hr.KeyedModelHandler({"a": Doubler()}, key="k"), num_gpus=1),
+            "num_gpus= is for one model",
+        ),
+        (
+            lambda ds: ds.run_inference(
+                hr.KeyedModelHandler({"a": Doubler()}, key="k"), min_ram="1GB", memory_budget="auto"
+            ),
+            "leave min_ram= out",
+        ),
         (lambda ds: ds.map_batches(len, batch_size=True), "batch_size is True"),
         (lambda ds: ds.limit(True), "limit is True"),
         (lambda ds: ds.random_shuffle(buffer_rows=1), "buffer_rows is 1; .* at least 2"),

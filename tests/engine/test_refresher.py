@@ -61,7 +61,7 @@ class Bench:
             name="model",
             offers=AnnouncedOffers(self._updates()),
             versions=self.versions,
-            make_task=lambda version, spec: PredictTask(spec, "model", "dead_letter"),
+            make_task=lambda version, spec, number: PredictTask(spec, "model", "dead_letter"),
             copies=1,
             memory=Memory(free),  # type: ignore[arg-type]
             budget_bytes=budget_bytes,

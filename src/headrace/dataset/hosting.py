@@ -33,9 +33,11 @@ def hosting(
     gives_back: bool,
     several: bool,
     changing: bool = False,
+    num_gpus: float | None = None,
 ) -> Hosting:
     """Decide; `gives_back` where a process has to be ended or to give memory back, `several` where models take turns,
-    `changing` where newer versions of one take over.
+    `changing` where newer versions of one take over. What has `num_gpus` is in processes, since the environment of a
+    process says which GPUs it sees; how many copies there are is then found when it is known how many GPUs.
 
     >>> hosting(isolation="auto", concurrency=4, model_copies=None, large_model=True, idle_timeout_secs=None,
     ...         gives_back=False, several=False)
@@ -60,10 +62,17 @@ def hosting(
         )
     if large_model and isolation == "thread":
         raise PlanError("large_model=True gives the model a process of its own; leave isolation='thread' out")
+    if num_gpus is not None and isolation == "thread":
+        raise PlanError("num_gpus= gives each copy of the model a process of its own; leave isolation='thread' out")
+    if num_gpus is not None and several:
+        raise PlanError(
+            "num_gpus= is for one model; those that a KeyedModelHandler routes rows to take turns over all GPUs when"
+            " each has a process of its own (isolation='process', or a memory_budget=)"
+        )
     if isolation == "auto":
         # A thread that hangs cannot be ended, nor does one give its memory back.
-        isolation = "process" if gives_back or large_model or idle is not None else "thread"
-    if copies is None and (large_model or idle is not None):
+        isolation = "process" if gives_back or large_model or idle is not None or num_gpus is not None else "thread"
+    if copies is None and (large_model or (idle is not None and not num_gpus)):
         copies = 1 if large_model or isolation == "thread" else concurrency
     return Hosting(
         isolation=isolation,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.dataset.hints import check_device, checked_hints
 from headrace.dataset.hosting import hosting
 from headrace.dataset.scope import step_name
 from headrace.dataset.side_input import checked_side_inputs
 from headrace.errors import PlanError, RowError
-from headrace.metrics.quantities import nbytes_of
 from headrace.model.cache import PredictionCache
 from headrace.model.handler import ModelHandler
 from headrace.model.inputs import columns_of
@@ -75,9 +75,10 @@ def build_inference(
     """Return the node at the end of the composition; `weigh` fills the column that `limits` names."""
     label = step_name(name, "run_inference")
     keyed = handler if isinstance(handler, KeyedModelHandler) else None
-    memory_budget = _models_budget(memory_budget, keyed, isolation, changing=updates is not None)
+    memory_budget = _models_budget(memory_budget, keyed, isolation, hints, changing=updates is not None)
     timeout_secs = check_trouble(on_error, retry, timeout_secs)
-    hints = _hints(**hints)
+    hints = checked_hints(**hints)
+    check_device(handler, hints.get("num_gpus"))
     _check_memory(durability, cache)
     hosted = hosting(
         isolation=isolation,
@@ -88,6 +89,7 @@ def build_inference(
         gives_back=timeout_secs is not None or memory_budget is not None,
         several=keyed is not None,
         changing=updates is not None,
+        num_gpus=hints.get("num_gpus"),
     )
     before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
     node = upstream
@@ -170,25 +172,8 @@ def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> float | None:
     return timeout
 
 
-def _hints(*, num_gpus: Any, accelerator: Any, min_ram: Any) -> dict[str, Any]:
-    """Return what was given of what runners translate into requests for resources."""
-    given = {
-        "num_gpus": number("num_gpus", num_gpus, what="number of accelerators", optional=True),
-        "accelerator": accelerator,
-        "min_ram": min_ram,
-    }
-    if accelerator is not None and not isinstance(accelerator, str):
-        raise PlanError(f"accelerator is {accelerator!r}; it is the name of a kind, such as 'nvidia-l4'")
-    if min_ram is not None:
-        try:
-            nbytes_of(min_ram)
-        except ValueError as error:
-            raise PlanError(f"min_ram: {error}") from error
-    return {key: value for key, value in given.items() if value is not None}
-
-
 def _models_budget(
-    given: Any, keyed: KeyedModelHandler | None, isolation: Any, *, changing: bool
+    given: Any, keyed: KeyedModelHandler | None, isolation: Any, hints: Mapping[str, Any], *, changing: bool
 ) -> MemoryBudget | None:
     if given is None:
         return None
@@ -201,6 +186,8 @@ def _models_budget(
         )
     if isolation == "thread":
         raise PlanError("under a memory_budget each model has a process of its own; leave isolation='thread' out")
+    if hints.get("min_ram") is not None:
+        raise PlanError("memory_budget= says how much memory the models have together; leave min_ram= out")
     return MemoryBudget() if given == "auto" else given
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -236,14 +237,16 @@ def explained(plan: Plan, *, format: str, num_cpus: int | None) -> str:
     Raises:
         PlanError: there is no such format, or something is wrong with the plan.
     """
-    from headrace.model.cores import available_cores
+    from headrace.engine.options import ExecutionOptions
+    from headrace.engine.placing import places_told
     from headrace.plan.rules import optimised
 
     if format not in ("text", "json"):
         raise PlanError(f"format is {format!r}; use 'text' or 'json'")
     describe = explain_json if format == "json" else explain_text
-    cores = whole_number("num_cpus", num_cpus, of="cores", optional=True)
-    return describe(optimised(plan, on_error="fail"), cores=cores or available_cores())
+    options = ExecutionOptions.of(num_cpus=num_cpus)
+    place = partial(places_told, memory_limit_bytes=options.memory_limit_bytes)
+    return describe(optimised(plan, on_error="fail"), cores=options.cores, place=place)
 
 
 def _check_limits(dead_letters_format: str, rows: Any, ratio: Any) -> None:

@@ -88,11 +88,7 @@ class Budget:
                 f" run takes {amount(LEAST_BYTES)} beside them: pass a larger memory_limit, or a smaller memory_budget"
             )
         rows_bytes -= models
-        rows_bytes -= WORKER_BYTES * sum(
-            _processes(stage)
-            for stage in stages
-            if stage.isolation == "process" and models_bytes(stage.head, limit_bytes) is None
-        )
+        rows_bytes -= sum(_asked_bytes(stage) for stage in stages if models_bytes(stage.head, limit_bytes) is None)
         reads = [stage.replicas for stage in stages if stage.kind == "read"]
         heavy = [stage.max_process_replicas for stage in stages if stage.max_process_replicas]
         # Replicas may take a third each for reading and for workers: queues are worth nothing without them.
@@ -114,10 +110,13 @@ class Budget:
         )
 
 
-def _processes(stage: Stage) -> int:
-    """Return how many worker processes a stage has that runs in such."""
-    copies = stage.head.copies if isinstance(stage.head, RunInference) else None
-    return stage.replicas if copies is None else copies
+def _asked_bytes(stage: Stage) -> int:
+    """Return what the worker processes of a stage take that runs in such, or its model, as far as the user says."""
+    each, copies = WORKER_BYTES if stage.isolation == "process" else 0, stage.replicas
+    if isinstance(stage.head, RunInference):
+        each = max(each, nbytes_of(stage.head.hints["min_ram"]) if "min_ram" in stage.head.hints else 0)
+        copies = stage.head.copies or (stage.replicas if stage.isolation == "process" else 1)
+    return each * copies
 
 
 def models_bytes(node: AnyNode, limit_bytes: int) -> int | None:

@@ -17,6 +17,7 @@ from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch, own_peak_bytes, share_arenas
 from headrace.engine.output_stage import CollectStage
+from headrace.engine.placing import place_models
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.side_inputs import SideInputs
 from headrace.engine.state import RunState
@@ -67,6 +68,7 @@ class Execution:
         side_inputs: SideInputs | None = None,
     ) -> None:
         """`side_inputs` are given where they are made already."""
+        plan, self._placement = place_models(plan, memory_limit_bytes=options.memory_limit_bytes)
         self._plan, self._options, self._collected = plan, options, collected
         self._given_side_inputs = side_inputs is not None
         self._side_inputs = side_inputs or SideInputs(plan)
@@ -129,6 +131,7 @@ class Execution:
             on_split=self._input.note,
             memories=self._memories,
             side_inputs=self._side_inputs,
+            placement=self._placement,
             collected=self._collected,
         )
         self._stages = stages = wiring.build()

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from headrace.engine.open_blocks import Cut
     from headrace.engine.outlet import Outlet
     from headrace.engine.predict import PredictTask
-    from headrace.engine.processes.crew import Crew, Member
+    from headrace.engine.processes.crew import Member
     from headrace.engine.processes.supervised import SupervisedReplica
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
     from headrace.metrics.statistics import Loading, ModelStatistics, RecallStatistics
     from headrace.model.batch import Batch
     from headrace.model.keyed_batching import KeyedBatcher
+    from headrace.model.placement import Placed
     from headrace.model.scales import Scales
     from headrace.plan.nodes import RunInference
     from headrace.plan.stages import Stage
@@ -66,11 +67,12 @@ class ModelStage(StageRun):
         gate: Gate,
         inbox_bytes: int,
         shared_task: PredictTask | None,
-        make_process: Callable[[str, Crew], SupervisedReplica] | None,
+        make_process: Callable[..., SupervisedReplica] | None,
         make_steps: Callable[[], Task],
         scales: Scales,
         notes: Notes,
         recall: Recall | Gathering | None = None,
+        placed: Placed | None = None,
     ) -> None:
         """`recall` takes answers that come out of order, as they do where rows are sorted; None: none do."""
         super().__init__(stage, state, outlet, inbox)
@@ -97,7 +99,7 @@ class ModelStage(StageRun):
         self._loads = Loads()
         self._loaded = False
         self._users = stage.replicas
-        self._recall = recall
+        self._recall, self._placed = recall, placed
         self._row_counts = StepCounts() if recall is None else recall.counts
         if shared_task is not None:
             state.model_expected()
@@ -249,7 +251,7 @@ class ModelStage(StageRun):
     def _loaded_task(self, number: int) -> Task:
         """Return this replica's task with its model loaded; threads share one, and wait while it loads."""
         if self._make_process is not None:
-            task = self._make_process(f"{self._name}#{number}", self._crew)
+            task = self._make_process(f"{self._name}#{number}", self._crew, number)
             self._models.append(task)
             with self._loads.noted(self._node.spec.handler.model_id):
                 task.open()
@@ -341,6 +343,8 @@ class ModelStage(StageRun):
             target_batch_rows=cut.target_rows,
             mean_batch_weight=cut.weight / cut.batches if cut.batches else 0.0,
             padding=1 - cut.real_weight / cut.weight if cut.weight else 0.0,
+            # A process that sees one GPU calls it the first, whichever it is.
+            placed_on=done.placed_on if self._placed is None else str(self._placed),
         )
 
     def _models_done(self) -> ModelStatistics | None:

@@ -30,12 +30,12 @@ class RefreshedModelStage(ModelStage):
         self,
         *stage: Any,
         versions: Versions,
-        make_task: Callable[[Version, InferenceSpec], Task],
+        make_task: Callable[[Version, InferenceSpec, int], Task],
         memory: MemoryWatch,
         budget_bytes: int | None,
         **settings: Any,
     ) -> None:
-        """`make_task` makes the task of a version: one for all replicas, or in processes one for each."""
+        """`make_task` makes the task of a version: one for all replicas, or in processes one for each, by number."""
         super().__init__(*stage, shared_task=None, make_process=None, **settings)
         self._versions = versions
         in_processes = self.stage.isolation == "process"

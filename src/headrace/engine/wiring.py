@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.engine.budget import models_bytes
@@ -17,6 +18,7 @@ from headrace.engine.notes import Notes
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
+from headrace.engine.placing import takes_first_gpu
 from headrace.engine.predict import PredictTask
 from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.terms import Terms
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
     from headrace.engine.task import Task
+    from headrace.model.placement import Placed
     from headrace.plan.lanes import Lane
     from headrace.plan.nodes import AnyNode, InferenceSpec
     from headrace.plan.stages import Stage
@@ -59,7 +62,8 @@ if TYPE_CHECKING:
     from headrace.sources.source import Split
 
 
-MakeProcess: TypeAlias = "Callable[[str, Crew], SupervisedReplica]"
+MakeProcess: TypeAlias = "Callable[..., SupervisedReplica]"
+"""Of a name, a crew and, for copies of a model, a number."""
 
 
 class Wiring:
@@ -79,11 +83,14 @@ class Wiring:
         on_split: Callable[[Read, int], str | None],
         memories: Memories,
         side_inputs: SideInputs,
+        placement: Mapping[str, Placed] = MappingProxyType({}),
         collected: Done | None = None,
     ) -> None:
+        """`placement` says, by step, which GPUs the processes of its model see."""
         self._plan, self._state, self._options = plan, state, options
         self._splits, self._committers, self._on_split = splits, committers, on_split
         self._memories, self._side_inputs = memories, side_inputs
+        self._placement = placement
         self._collected = collected
         """What the caller has had before, where rows are collected."""
         self._units = UnitMap(plan, {key: len(found) for key, found in splits.items()})
@@ -236,7 +243,7 @@ class Wiring:
         recall: Recall | Gathering | None = self._memories.recall_of(
             head, on_error=on_error, version=None if versions is None else lambda: versions.version
         )
-        scales = Scales(head.spec, name)
+        scales, placed = Scales(head.spec, name), self._placement.get(name)
         hopeless = self._options.hopeless_rows
         keyed = isinstance(head.spec.handler, KeyedModelHandler)
         if (scales.padded or keyed) and recall is None:
@@ -255,20 +262,26 @@ class Wiring:
             "scales": scales,
             "notes": Notes(self._journals_behind(head), name, head.spec),
             "recall": recall,
+            "placed": placed,
         }
         terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
-        in_process = partial(self._in_process, terms=[terms], share=head.copies or stage.replicas)
+        in_process = partial(self._in_process, terms=[terms], share=head.copies or stage.replicas, placed=placed)
         process = stage.isolation == "process"
         if head.copies is not None:
             copies = self._copies_of(
                 head,
                 on_error if recall is None else "dead_letter",
-                (lambda number: in_process(partial(make, head.spec, sent_at_once=True))(f"{name}#{number}", Crew()))
+                (
+                    lambda number: in_process(partial(make, head.spec, sent_at_once=True))(
+                        f"{name}#{number}", Crew(), number
+                    )
+                )
                 if process
                 else (lambda _: make(head.spec, pause=self._state.pause)),
             )
             return CopiedModelStage(stage, self._state, outlet, inbox, copies=copies, **common)
         if isinstance(head.spec.handler, KeyedModelHandler):
+            met: dict[str, int] = {}
             return KeyedModelStage(
                 stage,
                 self._state,
@@ -276,7 +289,11 @@ class Wiring:
                 inbox,
                 handler=head.spec.handler,
                 make_model=(
-                    lambda key, spec: in_process(partial(make, own(spec), sent_at_once=True))(f"{name}:{key}", Crew())
+                    lambda key, spec: in_process(partial(make, own(spec), sent_at_once=True))(
+                        f"{name}:{key}",
+                        Crew(),
+                        met.setdefault(key, len(met)) if takes_first_gpu(spec.handler) else None,
+                    )
                 )
                 if process
                 else (lambda key, spec: make(own(spec), pause=self._state.pause)),
@@ -292,12 +309,12 @@ class Wiring:
                 inbox,
                 versions=versions,
                 make_task=(
-                    lambda it, spec: in_process(partial(make, own(spec), sent_at_once=True))(
-                        f"{name}:{it.name}", Crew()
+                    lambda it, spec, number: in_process(partial(make, own(spec), sent_at_once=True))(
+                        f"{name}:{it.name}", Crew(), number
                     )
                 )
                 if process
-                else (lambda _, spec: make(own(spec), pause=self._state.pause)),
+                else (lambda _, spec, __: make(own(spec), pause=self._state.pause)),
                 memory=self._memory,
                 budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
                 **common,
@@ -364,17 +381,28 @@ class Wiring:
         return replace(spec, side_inputs=self._side_inputs.bound(spec.side_inputs))
 
     def _in_process(
-        self, make_task: Callable[[], Task], terms: Sequence[Terms], *, share: int | None = None
+        self,
+        make_task: Callable[[], Task],
+        terms: Sequence[Terms],
+        *,
+        share: int | None = None,
+        placed: Placed | None = None,
     ) -> MakeProcess:
-        """Return how to make a replica in a worker process; `share` workers divide the cores among their threads."""
+        """Return how to make a replica in a worker process.
+
+        `share` workers divide the cores among their threads. Where models are `placed`, the number of a copy says which
+        GPUs its process sees; None leaves it all.
+        """
         limits = {i: one.timeout_secs for i, one in enumerate(terms) if one.timeout_secs is not None}
 
-        def make(name: str, crew: Crew) -> SupervisedReplica:
+        def make(name: str, crew: Crew, number: int | None = 0) -> SupervisedReplica:
             from headrace.engine.processes.replica import ProcessReplica
             from headrace.engine.processes.start import thread_environment
             from headrace.engine.processes.supervised import SupervisedReplica
 
             env = thread_environment(self._options.cores // share if share else 1)
+            if placed is not None and number is not None:
+                env |= placed.environment(number)
             replica = SupervisedReplica(
                 lambda: ProcessReplica(make_task(), name=name, env=env, limits_secs=limits),
                 terms=terms,

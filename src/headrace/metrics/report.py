@@ -155,9 +155,10 @@ def _stage_row(stage: StageStatistics, elapsed_secs: float) -> list[str]:
 
 def _model_cell(model: ModelStatistics) -> str:
     padding = f" ({percent(model.padding)} padding)" if model.padding else ""
+    where = f" on {model.placed_on}" if model.placed_on else ""
     memory = f", {count(model.out_of_memory, 'call')} out of memory" if model.out_of_memory else ""
     return (
-        f"{model.handler}: loaded in {duration(model.load_secs)}, {count(model.batches, 'batch', 'batches')}"
+        f"{model.handler}{where}: loaded in {duration(model.load_secs)}, {count(model.batches, 'batch', 'batches')}"
         f" of {model.mean_batch_rows:.1f} rows{padding}, p50 {1000 * model.latency_p50_secs:.1f} ms,"
         f" p99 {1000 * model.latency_p99_secs:.1f} ms{memory}"
     )

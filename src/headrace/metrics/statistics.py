@@ -76,6 +76,8 @@ class ModelStatistics:
     """Of the batches that the batcher cut: their rows where nothing says what those weigh; padding is counted."""
     padding: float = 0.0
     """Share of the weight of all batches that is padding, as far as rows have lengths."""
+    placed_on: str = ""
+    """The GPU of each copy, or the device that the model says it is on; empty where nothing says it."""
 
     @property
     def mean_batch_rows(self) -> float:
@@ -107,6 +109,7 @@ def merged(copies: Sequence[ModelStatistics]) -> ModelStatistics:
         batch_rows_histogram=dict(sorted(histogram.items())),
         latency_p50_secs=max(copy.latency_p50_secs for copy in copies),
         latency_p99_secs=max(copy.latency_p99_secs for copy in copies),
+        placed_on=", ".join(sorted({copy.placed_on for copy in copies} - {""})),
     )
 
 

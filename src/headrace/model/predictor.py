@@ -20,6 +20,7 @@ from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import Answers, pair
 from headrace.model.attempts import Attempts
 from headrace.model.calls import resting
+from headrace.model.device import told_device
 from headrace.model.exhaustion import is_out_of_memory, release_memory
 from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
@@ -93,7 +94,7 @@ class Predictor:
         self._loads = self._calls = self._batches = self._rows = 0
         self._out_of_memory = 0
         self._tally = Tally(stage, on_error, first_rows or FirstRows())
-        self._load_secs = 0.0
+        self._load_secs, self._device = 0.0, ""
         self._sizes: Counter[int] = Counter()
         self._latencies = Latencies()
         self._splitting = Splitting()
@@ -125,6 +126,7 @@ class Predictor:
                 raise ModelLoadError(
                     _load_failure(error, self._stage, self._handler_name, handler.model_files())
                 ) from error
+            self._device = told_device(self._model)
             self._load_secs += time.perf_counter() - began
             self._loads += 1
             self._loaded = True
@@ -221,6 +223,7 @@ class Predictor:
                 batch_rows_histogram=dict(sorted(self._sizes.items())),
                 latency_p50_secs=self._latencies.quantile(0.5),
                 latency_p99_secs=self._latencies.quantile(0.99),
+                placed_on=self._device,
             )
 
     @property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.masking import masked
 from headrace.plan.nodes import Limit, MapBatches, Read, RunInference, Shuffle, Write, upstreams
@@ -22,14 +22,25 @@ if TYPE_CHECKING:
     from headrace.plan.stages import Stage
     from headrace.plan.steps import Step
 
+Place: TypeAlias = "Callable[[Plan], tuple[Plan, Mapping[str, str]]]"
 
-def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
-    """Describe a plan as plain data: `side_inputs` likewise, `steps` in plan order, `stages` as they will run."""
+
+def nowhere(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
+    """Leave a plan as it is, and its models without a place."""
+    return plan, {}
+
+
+def explain(plan: Plan, *, cores: int, place: Place = nowhere) -> dict[str, Any]:
+    """Describe a plan as plain data: `side_inputs` likewise, `steps` in plan order, `stages` as they will run.
+
+    `place` decides how many copies models have, and tells by step where they are put.
+    """
+    plan, places = place(plan)
     columns, broadcasts = columns_after(plan), broadcasts_of(plan)
     names = {id(broadcast): name for name, broadcast in broadcasts.items()}
     return {
         "side_inputs": [
-            {"name": name, "given": _given(broadcast), **explain(plan_of(broadcast), cores=cores)}
+            {"name": name, "given": _given(broadcast), **explain(plan_of(broadcast), cores=cores, place=place)}
             for name, broadcast in broadcasts.items()
         ],
         "steps": [
@@ -37,7 +48,7 @@ def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
                 "name": plan.name_of(node),
                 "node": type(node).__name__,
                 "from": [plan.name_of(up) for up in upstreams(node)],
-                "details": _details(node) | _side_inputs(node, names),
+                "details": _details(node) | _placed(plan.name_of(node), places) | _side_inputs(node, names),
                 "schema": _schema(columns[id(node)]),
             }
             for node in plan.nodes
@@ -50,9 +61,9 @@ def explain(plan: Plan, *, cores: int) -> dict[str, Any]:
     }
 
 
-def explain_text(plan: Plan, *, cores: int) -> str:
+def explain_text(plan: Plan, *, cores: int, place: Place = nowhere) -> str:
     """Describe a plan for people."""
-    found = explain(plan, cores=cores)
+    found = explain(plan, cores=cores, place=place)
     lines = []
     for side in found["side_inputs"]:
         lines.append(f"Side input {side['name']}, made before the rest begins: {side['given']}")
@@ -81,9 +92,9 @@ def _given(broadcast: Broadcast) -> str:
     return f"what {build} returns; arrays and indexes in it are in memory once a machine, the rest once a process"
 
 
-def explain_json(plan: Plan, *, cores: int) -> str:
+def explain_json(plan: Plan, *, cores: int, place: Place = nowhere) -> str:
     """Describe a plan as JSON."""
-    return json.dumps(explain(plan, cores=cores), indent=2)
+    return json.dumps(explain(plan, cores=cores, place=place), indent=2)
 
 
 def _details(node: AnyNode) -> dict[str, Any]:
@@ -113,6 +124,10 @@ def _details(node: AnyNode) -> dict[str, Any]:
     return {}
 
 
+def _placed(step: str, places: Mapping[str, str]) -> dict[str, str]:
+    return {"placed on": places[step]} if step in places else {}
+
+
 def _side_inputs(node: AnyNode, names: Mapping[int, str]) -> dict[str, Any]:
     used = [f"{argument}={names[id(broadcast)]}" for argument, broadcast in side_inputs_of(node)]
     return {"side inputs": used} if used else {}
@@ -131,6 +146,8 @@ def _patience(asked: Step | InferenceSpec) -> dict[str, Any]:
 def _model_details(node: RunInference) -> dict[str, Any]:
     spec, limits = node.spec, node.spec.limits
     details: dict[str, Any] = {"handler": type(spec.handler).__name__}
+    if isinstance(device := getattr(spec.handler, "device", None), str):
+        details["device"] = device
     if spec.key_column is not None:
         details["model"] = "by a function" if is_private(spec.key_column) else f"by {spec.key_column}"
     if node.copies is not None:

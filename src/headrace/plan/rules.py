@@ -11,7 +11,7 @@ from headrace.plan.nodes import Limit, MapBatches, Node, Read, Reshuffle, RunInf
 from headrace.plan.schemas import columns_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.plan.nodes import AnyNode, Output
     from headrace.plan.steps import OnError
@@ -32,6 +32,21 @@ def with_names(plan: Plan) -> Plan:
         if isinstance(node, MapBatches):
             return replace(node, step=replace(node.step, name=name))
         return replace(node, name=name)
+
+    return _rebuilt(plan, visit)
+
+
+def with_copies(plan: Plan, copies: Mapping[str, int]) -> Plan:
+    """Say of models, by the names of their steps, how many copies there are."""
+
+    def visit(node: AnyNode, inputs: Sequence[Node]) -> AnyNode:
+        number = copies.get(plan.name_of(node))
+        node = _with_inputs(node, inputs)
+        if not isinstance(node, RunInference) or number is None:
+            return node
+        # Of a model that changes, each batch in flight has a process: see `RefreshedModelStage`.
+        kept = node.copies if node.updates is not None else number
+        return replace(node, copies=kept, concurrency=number if node.updates else max(node.concurrency, number))
 
     return _rebuilt(plan, visit)
 

@@ -1,0 +1,62 @@
+"""What NVIDIA's driver tells of GPUs. It is asked through its own library, so that no framework has to be loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from headrace.model.inventory import Gpu, Inventory, visible
+
+LIBRARY = "libnvidia-ml.so.1"
+_TEXT_BYTES = 96
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+def inventory(library: Any = None) -> Inventory:
+    """Return the GPUs that CUDA would see from this process; none where there is no driver."""
+    gpus = installed_gpus(library or _library())
+    by_bus = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    return visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"), by_bus=by_bus)
+
+
+def installed_gpus(nvml: Any) -> tuple[Gpu, ...]:
+    """Return all GPUs of the machine, in the order of the bus; `nvml` is the driver's library, None where it is not."""
+    if nvml is None or nvml.nvmlInit_v2() != 0:
+        return ()
+    try:
+        count = ctypes.c_uint(0)
+        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+            return ()
+        found = (_gpu(nvml, index) for index in range(count.value))
+        return tuple(gpu for gpu in found if gpu is not None)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _gpu(nvml: Any, index: int) -> Gpu | None:
+    """Return one GPU; None where the driver has lost it."""
+    device, memory = ctypes.c_void_p(), _Memory()
+    if nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) != 0:
+        return None
+    uuid, name = ctypes.create_string_buffer(_TEXT_BYTES), ctypes.create_string_buffer(_TEXT_BYTES)
+    if nvml.nvmlDeviceGetUUID(device, uuid, ctypes.c_uint(_TEXT_BYTES)) != 0:
+        return None
+    nvml.nvmlDeviceGetName(device, name, ctypes.c_uint(_TEXT_BYTES))
+    nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
+    return Gpu(
+        index=index,
+        uuid=uuid.value.decode(errors="replace"),
+        name=name.value.decode(errors="replace") or "GPU",
+        memory_bytes=memory.total,
+    )
+
+
+def _library() -> Any:
+    try:
+        return ctypes.CDLL(LIBRARY)
+    except OSError:
+        return None
