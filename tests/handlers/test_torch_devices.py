@@ -27,6 +27,16 @@ def test_devices_and_dtypes_are_found_by_name_and_others_refused_in_words() -> N
             device_of("cuda:3", needed_by="Net")
 
 
+def test_a_gpu_that_is_not_there_is_told_beside_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device_of("cuda:1", needed_by="Net").index == 1
+    with pytest.raises(PlanError, match=r"Net: device='cuda:2', but PyTorch finds 2 GPUs here, counted from cuda:0"):
+        device_of("cuda:2", needed_by="Net")
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_what_they_were_on_any_device(dtype: str) -> None:
     import torch

@@ -333,9 +333,11 @@ class Transforms:
             retry: asks the model again where it fails: a batch before it is halved, and a row alone; see `Retry`.
             timeout_secs: how long the model may take for a batch; a process that takes longer is killed and started
                 again, and the batch halved until the rows that hang stand alone.
-            num_gpus: accelerators that the step needs, for runners that place it.
-            accelerator: kind of accelerator, likewise.
-            min_ram: memory that the step needs, likewise.
+            num_gpus: GPUs of each copy of the model, which has a process that sees no others: whole ones, or a part
+                of one (0.5) where models share it; 0: none. There is a copy for each GPU that is free, or as many as
+                `model_copies` says. Where the machine has fewer the run is refused.
+            accelerator: the kind of GPU that it has to be, such as "nvidia-l4"; one, unless `num_gpus` says more.
+            min_ram: memory that each copy needs, which is kept from rows; refused where the run has less.
             model_copies: so many copies of the model for all batches in flight together, in this process or, with
                 isolation="process", in as many of their own.
             large_model: one copy (or `model_copies`) in a process of its own, whatever the `concurrency`; steps that

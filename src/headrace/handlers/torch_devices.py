@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import PlanError
+from headrace.metrics.quantities import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,6 +42,9 @@ def device_of(name: str, *, needed_by: str) -> Any:
         ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise PlanError(f"{needed_by}: device={name!r}, but PyTorch finds no CUDA here; use 'auto' or 'cpu'")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        there = count(torch.cuda.device_count(), "GPU")
+        raise PlanError(f"{needed_by}: device={name!r}, but PyTorch finds {there} here, counted from cuda:0")
     return device
 
 

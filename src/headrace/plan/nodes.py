@@ -113,7 +113,7 @@ class RunInference:
     """After so long without a batch a copy leaves memory until it is needed."""
     on_error: OnError | None = None
     hints: Mapping[str, Any] = field(default_factory=dict)
-    """num_gpus, accelerator, min_ram: what runners translate into resource requests."""
+    """num_gpus, accelerator, min_ram of each copy, which runners see to."""
     durability: Durability = "range"
     """When an answer is safe from a kill: with its range of rows, in the output; or, one by one, when it is made."""
     cache: PredictionCache | None = None
