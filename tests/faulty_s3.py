@@ -9,13 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import urlsplit
 
-Fault = Literal["", "slow down", "internal error", "answer lost"]
-"""Refused with 503, failed with 500, or carried out and then answered with 500."""
+Fault = Literal["", "slow down", "internal error", "answer lost", "access denied"]
+"""Refused with 503, failed with 500, carried out and then answered with 500, or forbidden with 403."""
 
 CODES = {
     "slow down": (503, "SlowDown"),
     "internal error": (500, "InternalError"),
     "answer lost": (500, "InternalError"),
+    "access denied": (403, "AccessDenied"),
 }
 HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "date", "server"}
 

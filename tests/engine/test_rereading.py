@@ -72,6 +72,14 @@ def test_a_fault_that_lasts_is_told_when_the_time_is_up(outage_secs) -> None:
     assert sum(pauses) == pytest.approx(outage_secs, abs=0.01)
 
 
+@given(outage_secs=st.floats(0, 300))
+def test_a_place_that_cannot_be_passed_is_told_though_what_is_in_front_of_it_comes_each_time(outage_secs) -> None:
+    (*blocks, error), pauses = within(outage_secs, flaky([[2]] * 99, 5))
+    assert sum(block.num_rows for block in blocks) == 2
+    assert "the connection broke. It was tried again for" in str(error)
+    assert sum(pauses) == pytest.approx(outage_secs, abs=0.01)
+
+
 def test_progress_gives_the_time_back() -> None:
     found, pauses = within(3, flaky([[], [1], [], [2], [], [3]], 10))
     assert sum(block.num_rows for block in found) == 10
@@ -100,6 +108,12 @@ def test_what_does_not_pass_by_itself_is_told_at_once() -> None:
 )
 def test_faults_of_the_network_are_known(path, error, passes) -> None:
     assert unreadable(path, error).may_pass is passes
+
+
+def test_an_object_that_has_changed_is_told_at_once() -> None:
+    error = unreadable("s3://b/a.csv", type("FileExpired", (OSError,), {})(16, "The file has expired"))
+    assert not error.may_pass
+    assert "s3://b/a.csv changed while it was being read" in str(error)
 
 
 def test_a_file_that_is_gone_does_not_come_back() -> None:

@@ -6,14 +6,17 @@ import io
 import itertools
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import SinkError
+from headrace.errors import SinkError, StageError
 from headrace.runners.result import RunResult
+from tests.engine.test_memories import asked
 from tests.faulty_s3 import Fault, FaultyStore
 from tests.s3 import Store, serving
 
@@ -83,8 +86,8 @@ def test_requests_that_fail_now_and_then_are_made_again(fault: Fault, store: Sto
 class Outage:
     """From the second part on no request is answered, until so many have been refused."""
 
-    def __init__(self, refusals: float) -> None:
-        self.refusals, self._parts, self._lock = refusals, 0, threading.Lock()
+    def __init__(self, refusals: float, fault: Fault = "internal error") -> None:
+        self.refusals, self._fault, self._parts, self._lock = refusals, fault, 0, threading.Lock()
 
     def __call__(self, method: str, path: str) -> Fault:
         with self._lock:
@@ -92,7 +95,7 @@ class Outage:
             if self._parts < 2 or self.refusals <= 0:
                 return ""
             self.refusals -= 1
-            return "internal error"
+            return self._fault
 
 
 def test_an_outage_that_ends_costs_time_and_nothing_else(store: Store, faulty: FaultyStore) -> None:
@@ -112,3 +115,57 @@ def test_an_outage_that_does_not_end_is_told_once_and_the_next_run_goes_on(store
     second = run()
     assert 0 < second.statistics.sinks[0].rows_before < FILES * ROWS
     check_end(store)
+
+
+def test_rights_that_are_lost_in_the_middle_of_a_run_are_told_and_the_next_run_goes_on(
+    store: Store, faulty: FaultyStore
+) -> None:
+    faulty.fault = outage = Outage(refusals=math.inf, fault="access denied")
+    with pytest.raises(SinkError, match=r"cannot write s3://bucket/out.*check your credentials and what they allow"):
+        run()
+    outage.refusals = 0
+    assert 0 < run().statistics.sinks[0].rows_before < FILES * ROWS
+    check_end(store)
+
+
+class Noting(hr.ModelHandler):
+    """Writes down each row that it is asked about."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = str(log)
+
+    def __headrace_fingerprint__(self) -> str:
+        return "noting"
+
+    def load_model(self) -> None:
+        return None
+
+    def run_inference(self, batch: Any, model: None) -> list[int]:
+        with open(self.log, "a") as log:
+            log.writelines(f"{x}\n" for x in batch)
+        return [int(x) for x in batch]
+
+
+def test_answers_that_are_durable_by_row_pass_through_an_overloaded_store(
+    store: Store, faulty: FaultyStore, tmp_path: Path
+) -> None:
+    faulty.fault = every(5, "slow down", ("PUT", "DELETE"))
+    rows = hr.read_csv("s3://bucket/in/*.csv").run_inference(
+        Noting(tmp_path / "log"), inputs="id", batch_size=10, durability="row"
+    )
+
+    def stopped(row: dict[str, object]) -> dict[str, object]:
+        if row["id"] == 150:
+            raise ValueError("stop")
+        return row
+
+    def job(after: Callable[[dict[str, object]], dict[str, object]]) -> hr.Job:
+        return rows.map(after, version="1", name="after").write_parquet("s3://bucket/out", rows_per_part=1_000)
+
+    with pytest.raises(StageError, match="stop"):
+        job(stopped).run()
+    assert asked(tmp_path / "log")
+    job(picky).run(on_error="dead_letter")
+    assert sorted(asked(tmp_path / "log")) == list(range(FILES * ROWS))
+    check_end(store)
+    assert not [name for name in store.names() if "/.headrace/answers/" in name]

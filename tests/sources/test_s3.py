@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError, ModelLoadError, NoInputError, ResumeError, SourceError
+from headrace.sources.csv import CsvSource
+from headrace.sources.json import JsonSource
+from headrace.sources.parquet import ParquetSource
 from tests.s3 import SECRET, Store, serving
 
 pytestmark = pytest.mark.heavy
@@ -168,3 +174,37 @@ def test_models(csv: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     csv.demand_credentials()
     with pytest.raises((ModelLoadError, SourceError), match="credentials"):
         scored("s3://bucket/m.pkl")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("url", ["s3://bucket/in/part-2.{}", "s3://bucket/in/*.{}"], ids=["one file", "pattern"])
+def test_an_object_that_is_replaced_while_it_is_read_is_named(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, url: str
+) -> None:
+    def put(number: int, first: int) -> None:
+        rows = pa.table({"id": range(first, first + 60), "text": [f"{first + i:08d}" * 25_000 for i in range(60)]})
+        data = io.BytesIO()
+        if kind == "parquet":
+            pq.write_table(rows, data, compression="none", use_dictionary=False, row_group_size=10)
+        elif kind == "csv":
+            pyarrow.csv.write_csv(rows, data)
+        else:
+            data.write("".join(json.dumps(row) + "\n" for row in rows.to_pylist()).encode())
+        store.put(f"in/part-{number}.{kind}", data.getvalue())
+
+    for number in range(3):
+        put(number, 1_000 * number)
+    monkeypatch.setattr("headrace.sources.extents.CUT_ABOVE_BYTES", 6_000_000)
+    monkeypatch.setattr("headrace.sources.extents.SPLIT_BYTES", 3_000_000)
+    source = {"csv": CsvSource, "json": JsonSource, "parquet": ParquetSource}[kind]
+    read, todo = source.read, [lambda: put(2, 900_000)]
+
+    def reading(self: Any, split: Any, **options: Any) -> Any:
+        yield from read(self, split, **options)
+        if todo and "part-2" in split.label:
+            todo.pop()()
+
+    monkeypatch.setattr(source, "read", reading)
+    job = getattr(hr, f"read_{kind}")(url.format(kind)).write_json(tmp_path / "out")
+    with pytest.raises(SourceError, match=rf"part-2.{kind} changed while it was being read"):
+        job.run(num_cpus=1)

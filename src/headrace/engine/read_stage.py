@@ -20,6 +20,8 @@ from headrace.records.columns import empty_columns
 from headrace.records.giants import GIANT_BYTES
 from headrace.records.position import END, START
 from headrace.sources.extents import changed_file
+from headrace.sources.seen import SeenObjects
+from headrace.sources.storage import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -76,6 +78,7 @@ class ReadStage(StageRun):
         self._on_split = on_split
         self._fail = fail
         self._retrying = retrying
+        self._seen = SeenObjects(getattr(getattr(node.source, "fileset", None), "storage_options", None))
         self._next = 0
         self._take = threading.Lock()
         self._counts = {"read": 0, "found": 0, "rows": 0, "failed": 0, "bytes": 0, "retried": 0}
@@ -142,6 +145,7 @@ class ReadStage(StageRun):
         digest = self._on_split(index)
         if digest is not None and changed_file(split) is not None:
             digest = None  # not of what was listed
+        self._seen.look(split)
         try:
             for block in up_to_end(coalesced(self._blocks_of(split))):
                 block = replace(block, unit=unit)
@@ -159,10 +163,9 @@ class ReadStage(StageRun):
                     return
             path = changed_file(split)
             if path is not None and (digest is None or digest != self._node.source.fingerprint(split)):
-                raise SourceError(
-                    f"{path} changed while it was being read; let nobody write to the input while a run reads it, and"
-                    " run the same command again"
-                )
+                raise changed(path)
+            if (path := self._seen.changed(split)) is not None:
+                raise changed(path)
         except HeadraceError:
             raise
         except OSError as error:

@@ -36,26 +36,31 @@ def reread(
         SourceError: as `read`, for faults that do not pass, or not in time.
     """
     done: Position = START
-    attempt, since = 1, clock()
+    attempt, without = 1, 0.0
+    """Attempts, and seconds without an answer, since rows came that had not come before."""
+    since = clock()
     while True:
         try:
             for block in read():
                 waiting = [block.clip(done, block.end)]
                 del block  # it may be large, and is kept by nobody but whoever works on it
                 if waiting[0] is not None:
-                    done, attempt = waiting[0].end, 1
+                    done, attempt, without = waiting[0].end, 1, 0.0
                     yield waiting.pop()  # type: ignore[misc]
                 since = clock()
             return
         except SourceError as error:
             if not error.may_pass:
                 raise
-            left = round(outage_secs - (clock() - since), 3)
+            without += clock() - since
+            left = round(outage_secs - without, 3)
             if left <= 0:
                 raise SourceError(
-                    f"{error}. It was tried again for {duration(clock() - since)} (max_outage_secs); what is finished"
+                    f"{error}. It was tried again for {duration(without)} (max_outage_secs); what is finished"
                     " stays, and the same command goes on from there"
                 ) from error
+            since = clock()
         retried()
         pause(min(left, PAUSES.delay_secs(attempt, luck())))
+        without, since = without + clock() - since, clock()
         attempt += 1

@@ -206,6 +206,8 @@ def unreadable(path: str, error: BaseException) -> SourceError:
         return SourceError(
             f"cannot read {path}: permission denied; check the file's owner and mode, or your credentials"
         )
+    if type(error).__name__ == "FileExpired":  # told by the client of S3, which asks for the version that it opened
+        return changed(path)
     if is_url(path) and not isinstance(error, pa.ArrowInvalid):
         failed = SourceError(
             f"cannot read {path}: {str(error).rstrip('.') or type(error).__name__}; check the URL, the network, your "
@@ -218,6 +220,14 @@ def unreadable(path: str, error: BaseException) -> SourceError:
             f"cannot read {path}: {error}; it may be truncated or not {codec_of(path)} at all: fetch or pack it again"
         )
     return SourceError(f"cannot read {path}: {str(error).rstrip('.')}; it may be damaged: check it, or fetch it again")
+
+
+def changed(path: str) -> SourceError:
+    """Return the SourceError for a file that is another now."""
+    return SourceError(
+        f"{path} changed while it was being read; let nobody write to the input while a run reads it, and run the same"
+        " command again"
+    )
 
 
 def _of_the_network(error: BaseException) -> bool:
