@@ -1,7 +1,8 @@
 """The committer: takes blocks in any order and publishes their rows, once each, in the order of the input.
 
 A block goes through `Arrivals` (order), `Holdings` (memory and segments) and a `Part`, which is encoded while it fills.
-Full parts are prepared, entered in the journal (this is the commit) and published. See docs/architecture.md.
+Full parts are prepared, entered in the journal (this is the commit) and published by `PartThreads`; a `Flusher` saves
+what waits. See docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -24,15 +24,17 @@ from headrace.engine.commit.entries import Totals
 from headrace.engine.commit.failures import FailureLimit, Failures
 from headrace.engine.commit.filling import Filling
 from headrace.engine.commit.fitting import Fitting
-from headrace.engine.commit.flushing import HORIZON_SECS, SMALL_BYTES, Allowance, FillRate, should_flush
+from headrace.engine.commit.flusher import Flusher
 from headrace.engine.commit.holdings import Holdings
 from headrace.engine.commit.home import DEAD_LETTERS
 from headrace.engine.commit.identity import JobIdentity
 from headrace.engine.commit.opening import open_output, something_finished
 from headrace.engine.commit.part import Part
+from headrace.engine.commit.part_threads import PartThreads
 from headrace.engine.commit.piece import Piece
 from headrace.engine.commit.publisher import Publisher
 from headrace.engine.commit.sizing import Sizing
+from headrace.engine.commit.trouble import Trouble
 from headrace.errors import BalanceError, HeadraceError, SinkError
 from headrace.metrics.statistics import SinkStatistics
 from headrace.records.block import Block
@@ -41,7 +43,7 @@ from headrace.records.first_rows import HOPELESS_ROWS
 from headrace.records.position import END, START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.engine.commit.dead_letters import DeadLetters, LettersFormat
     from headrace.engine.commit.disk_budget import DiskBudget
@@ -51,10 +53,6 @@ if TYPE_CHECKING:
     from headrace.engine.commit.retrying import Retrying
     from headrace.records.block import Unit
     from headrace.sinks.sink import Sink
-
-TICK_SECS = 0.05
-MAX_PARTS_BEING_ENCODED = 2
-MAX_PARTS_BEING_SEALED = 2
 
 
 class Committer:
@@ -111,15 +109,11 @@ class Committer:
         """The failed rows that are run again; None when this is no retry."""
 
         self._mutex = threading.RLock()
-        self._wake_flusher = threading.Condition(self._mutex)
         self._changed = threading.Condition(self._mutex)
         """Notified when parts are prepared or committed, and at errors."""
-        self._error: HeadraceError | None = None
+        self._trouble = Trouble(self._changed)
         self._opened = self._was_opened = False
-        self._closing = self._flusher_idle = False
         self._before = Totals()
-        self._rate, self._allowance = FillRate(), Allowance()
-        self._commit_lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -173,16 +167,28 @@ class Committer:
         """Make what blocks pass through, from the last to the first."""
         home, journal, retrying = self.claim.home, self.claim.journal, self.retrying
         self._holdings = Holdings(self._segments, budget_bytes=self._budget_bytes)
+        self._flusher = Flusher(
+            self._holdings, self._sizing, mutex=self._mutex, clock=self._clock, trouble=self._trouble
+        )
         self._encoder = Encoder(
             self._sink,
             self._holdings,
             home.staging,
             self._changed,
-            fills_soon=self._fills_soon,
+            fills_soon=self._flusher.fills_soon,
             retrying=retrying,
             stage=lambda receipt: home.stage(receipt, self._sink.folder or ""),
         )
         self._publisher = Publisher(self._sink, home, journal, letters, retries=retrying is not None)
+        self._threads = PartThreads(
+            self._sink.name,
+            self._encoder,
+            self._publisher,
+            self._holdings,
+            self._sizing,
+            changed=self._changed,
+            trouble=self._trouble,
+        )
         self._filling = Filling(
             self._sink,
             self._sizing,
@@ -191,20 +197,17 @@ class Committer:
             schema=journal.schema,
             next_number=self._publisher.totals.parts,
             wants=self._encoder.wants,
-            start=self._start,
+            start=self._threads.start,
         )
         units = self._units if retrying is None else [unit for unit in self._units if unit.split in retrying.splits]
         self._arrivals = Arrivals(units, frontier=journal.frontier if units else None)
 
     def _start_threads(self) -> None:
-        self._pool = ThreadPoolExecutor(MAX_PARTS_BEING_ENCODED, thread_name_prefix="headrace-encode")
-        # Sealing and committing wait for the disk, and need not keep an encoder from its work.
-        self._sealing = ThreadPoolExecutor(MAX_PARTS_BEING_SEALED, thread_name_prefix="headrace-seal")
-        self._room_to_seal = threading.Semaphore(2 * MAX_PARTS_BEING_SEALED)
-        self._committing = ThreadPoolExecutor(1, thread_name_prefix="headrace-commit")
-        self._flusher = threading.Thread(target=self._flush_by_time, name="headrace-flush", daemon=True)
-        self._flusher.start()
-        self._mirror = self.claim.home.mirror(self.claim.journal, self._segments, mutex=self._mutex, fail=self._fail)
+        self._threads.watch(self._filling)
+        self._flusher.start(self._filling)
+        self._mirror = self.claim.home.mirror(
+            self.claim.journal, self._segments, mutex=self._mutex, fail=self._trouble.tell
+        )
         if self._mirror is not None:
             self._mirror.start()
 
@@ -238,7 +241,7 @@ class Committer:
         if self._dead_letters is None and not all(failure.elsewhere for failure in block.failures):
             raise SinkError(f"{self._sink.name}: rows have failed and there is no folder for them; pass dead_letters=")
         with self._mutex:
-            self._check()
+            self._trouble.check()
             if block.start >= block.end:
                 assert block.num_rows + len(block.failures) == 0, block
                 return
@@ -248,15 +251,14 @@ class Committer:
                 self._arrange(piece)
                 self._failures.check()
                 self._holdings.make_room()
-                if self._may_save_at_once(piece):
-                    self._holdings.save()
+                self._flusher.arrived(piece, ending=self._arrivals.complete)
             except HeadraceError as error:
-                self._fail(error)
+                self._trouble.tell(error)
                 raise
-            if self._flusher_idle:
-                self._wake_flusher.notify()
-            self._changed.wait_for(lambda: self._error or self._filling.backlog_bytes <= self._most_backlog_bytes)
-            self._check()
+            self._changed.wait_for(
+                lambda: self._trouble.error or self._filling.backlog_bytes <= self._most_backlog_bytes
+            )
+            self._trouble.check()
 
     @property
     def waits_for(self) -> int | None:
@@ -279,7 +281,7 @@ class Committer:
             self._close()
             return
         with self._mutex:
-            self._check()
+            self._trouble.check()
             if not self._arrivals.complete or self._arrivals.waiting():
                 raise BalanceError(
                     f"{self._sink.name}: the run ended without {self._arrivals.missing()};"
@@ -287,8 +289,8 @@ class Committer:
                 )
             self._failures.check(at_end=True)
             self._filling.close()
-            self._changed.wait_for(lambda: self._error or not self._filling.closed)
-            self._check()
+            self._changed.wait_for(lambda: self._trouble.error or not self._filling.closed)
+            self._trouble.check()
         self._stop_threads()
         if self._publisher.totals.parts == 0 and not hopeless:
             self._write_empty_part(schema or self._filling.schema or self._filling.empty_schema or pa.schema([]))
@@ -314,10 +316,9 @@ class Committer:
         with self._mutex:
             if self._filling.part is not None and self._filling.part.spent:
                 self._filling.close()
-            self._changed.wait_for(lambda: self._error or self._filling.all_prepared)
-            self._closing = True
+            self._changed.wait_for(lambda: self._trouble.error or self._filling.all_prepared)
         self._stop_threads()
-        self._commit_prepared()
+        self._threads.commit_prepared()
         with suppress(HeadraceError):
             self._holdings.save()
             if self._mirror is not None:
@@ -329,21 +330,8 @@ class Committer:
         self._close()
 
     def flush(self) -> None:
-        """Write rows that have waited too long to a segment. Called by a thread of its own, and by tests."""
-        with self._mutex:
-            oldest = self._holdings.oldest_arrival
-            now = self._clock()
-            filling, fill = self._filling, self._filling.fill
-            self._rate.observe(filling.progress, now=now)
-            if filling.part is not None and filling.part.spent and not self._fills_soon():
-                filling.close()
-            if oldest is None or self._error:
-                return
-            if should_flush(now - oldest, fill=fill, fills_per_sec=self._rate.per_sec):
-                try:
-                    self._holdings.save()
-                except HeadraceError as error:
-                    self._fail(error)
+        """Write rows that have waited too long to a segment. Done by a thread of its own, and by tests."""
+        self._flusher.flush()
 
     def statistics(self) -> SinkStatistics:
         """Return what the sink holds; rows count once they are committed."""
@@ -373,66 +361,6 @@ class Committer:
         for next_piece in ready:
             self._filling.append(next_piece)
 
-    def _may_save_at_once(self, piece: Piece) -> bool:
-        ending = self._arrivals.complete  # all goes into a part in a moment
-        return piece.cost <= SMALL_BYTES and not ending and self._allowance.take(now=piece.arrived)
-
-    # --- encoding and commit ------------------------------------------------------------------------------------------
-
-    def _start(self, part: Part) -> None:
-        if not part.busy:
-            part.busy = True
-            self._pool.submit(self._encode, part)
-
-    def _fills_soon(self) -> bool:
-        if self._sizing.size.rows is not None:
-            return False  # a part whose rows were let go would be closed with fewer, were the flow to stall
-        # Until the rate is known, whoever has filled enough to be encoded counts as fast.
-        return not self._rate.known or self._rate.per_sec * HORIZON_SECS >= 1
-
-    def _encode(self, part: Part) -> None:
-        with self._failing():
-            if self._encoder.run(part):
-                self._room_to_seal.acquire()  # so that a slow disk slows the encoders down in the end
-                self._sealing.submit(self._seal, part)
-
-    def _seal(self, part: Part) -> None:
-        with self._failing():
-            try:
-                self._encoder.seal(part)
-            finally:
-                self._room_to_seal.release()
-            if not self._closing:
-                self._committing.submit(self._commit_prepared)
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turn what goes wrong in a thread of the pool into the error that every later call raises."""
-        try:
-            yield
-        except HeadraceError as error:
-            self._fail(error)
-        except Exception as error:  # whatever a user's sink raises
-            self._fail(SinkError(f"{self._sink.name} failed: {type(error).__name__}: {error}"))
-
-    def _commit_prepared(self) -> None:
-        with self._failing(), self._commit_lock:
-            while True:
-                with self._mutex:
-                    group = self._filling.ready()
-                    self._changed.notify_all()
-                if not group:
-                    return
-                self._publisher.commit(group)
-                with self._mutex:
-                    for part in group:
-                        self._filling.closed.popleft()
-                        self._sizing.observe(nbytes=part.nbytes, written=part.file_bytes)
-                        for piece in part.pieces:
-                            self._holdings.release(piece)
-                    self._changed.notify_all()
-                crash_point("segments.released")
-
     def _write_empty_part(self, schema: pa.Schema) -> None:
         self._sink.check(schema)
         part = Part(number=0, schema=schema, closed=True, busy=True)
@@ -440,33 +368,9 @@ class Committer:
         self._encoder.seal(part)
         self._publisher.commit([part])
 
-    # --- threads and ends ---------------------------------------------------------------------------------------------
-
-    def _flush_by_time(self) -> None:
-        with self._mutex:
-            while not self._closing:
-                self._flusher_idle = self._holdings.oldest_arrival is None
-                self._wake_flusher.wait(None if self._flusher_idle else TICK_SECS)
-                if not self._closing:
-                    self.flush()
-
-    def _fail(self, error: HeadraceError) -> None:
-        with self._mutex:
-            self._error = self._error or error
-            self._changed.notify_all()
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
     def _stop_threads(self) -> None:
-        with self._mutex:
-            self._closing = True
-            self._wake_flusher.notify_all()
-        self._flusher.join()
-        self._pool.shutdown(wait=True)
-        self._sealing.shutdown(wait=True)
-        self._committing.shutdown(wait=True)
+        self._flusher.stop()
+        self._threads.stop()
         if self._mirror is not None:
             self._mirror.stop()
 
