@@ -246,6 +246,15 @@ def test_a_build_function_that_fails_is_told():
         hr.range(1).map(lambda row, side: row, side_inputs=side).take(1)
 
 
+def test_a_disk_limit_holds_for_the_rows_of_it_too(tmp_path):
+    side = hr.range(100_000).broadcast(name="numbers")
+    used = hr.range(1).map(lambda row, side: {"n": side.num_rows}, side_inputs={"side": side}, version="1")
+    told = "side input 'numbers' cannot be made: rows of side inputs would take more than disk_limit=100,000 bytes of"
+    with pytest.raises(SideInputError, match=told):
+        used.write_json(tmp_path / "out").run(disk_limit="100kB")
+    assert used.write_json(tmp_path / "out").run(disk_limit="10MB").rows_written == 1
+
+
 def test_a_full_disk_is_told_with_what_to_do():
     def build(table):
         raise OSError(errno.ENOSPC, "No space left on device")

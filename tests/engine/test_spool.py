@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.engine.spool import Spool
+from headrace.errors import SinkError
 from headrace.records.types import TypeQuarrelError
 
 
@@ -26,6 +28,16 @@ def test_columns_that_change_are_united_in_order(tmp_path):
     batches = [pa.record_batch({"x": [1]}), pa.record_batch({"x": [2.5], "y": ["a"]}), pa.record_batch({"x": [3]})]
     table = table_of(tmp_path, *batches)
     assert table.to_pydict() == {"x": [1.0, 2.5, 3.0], "y": [None, "a", None]}
+
+
+def test_what_is_discarded_counts_on_the_disk_no_longer(tmp_path):
+    budget = DiskBudget(2_000, reserve_bytes=0)
+    for _ in range(3):
+        spool = Spool(tmp_path, budget)
+        spool.add(pa.record_batch({"x": pa.array(range(200), pa.int64())}))
+        with pytest.raises(SinkError, match="disk_limit=2,000"):
+            spool.add(pa.record_batch({"x": pa.array(range(200), pa.int64())}))
+        spool.discard()
 
 
 def test_columns_that_quarrel_are_told(tmp_path):

@@ -186,7 +186,8 @@ def run(
         memory_limit: bytes, or text such as "1GB", for this process and its workers; by default 60 % of what the
             machine or its container has. Models and your own functions count, but cannot be held to it.
         disk_limit: the same for finished rows that wait on the disk for earlier ones; by default what there is, down
-            to a reserve. Half of it used up, only what others wait for is read; all of it, the run ends.
+            to a reserve. Half of it used up, only what others wait for is read; all of it, the run ends. The rows of
+            side inputs have as much for themselves.
         stall_warning_secs: a replica of a stage that makes no progress for so long is named in a warning, in the
             progress shown and in the report, with what it does; None: never. The run goes on.
         max_outage_secs: how long a store (S3, …) that is busy or out of reach is asked again, in reading and in

@@ -71,7 +71,7 @@ class Execution:
         plan, self._placement = place_models(plan, memory_limit_bytes=options.memory_limit_bytes)
         self._plan, self._options, self._collected = plan, options, collected
         self._given_side_inputs = side_inputs is not None
-        self._side_inputs = side_inputs or SideInputs(plan)
+        self._side_inputs = side_inputs or SideInputs(plan, disk_limit_bytes=options.disk_limit_bytes)
         self._aside: Execution | None = None
         """What reads the rows of a side input now."""
         self._peak_aside_bytes = 0

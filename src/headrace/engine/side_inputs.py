@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.engine.mapped import save
 from headrace.engine.scratch_folder import ScratchFolder
 from headrace.engine.side_data import Rebuilt, Unneeded, key_of
@@ -40,7 +41,9 @@ _log = logging.getLogger("headrace.side_inputs")
 class SideInputs:
     """The side inputs of one plan: `build` before its stages are made, `close` when they have ended."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, disk_limit_bytes: int | None = None) -> None:
+        """`disk_limit_bytes` bounds what their rows take on the disk for temporary files."""
+        self._disk = DiskBudget(disk_limit_bytes, of="rows of side inputs", instead=", or leave out columns")
         self._broadcasts = broadcasts_of(plan)
         self._data: dict[int, SideData] = {}
         self._statistics: list[SideInputStatistics] = []
@@ -87,7 +90,7 @@ class SideInputs:
         self._held.close()
 
     def _make(self, name: str, broadcast: Broadcast, run: Run, place: Path) -> None:
-        began, spool, failed = time.perf_counter(), Spool(place), 0
+        began, spool, failed = time.perf_counter(), Spool(place, self._disk), 0
         plan = plan_of(broadcast)
         with closing(run(plan)) as blocks:
             for block in blocks:

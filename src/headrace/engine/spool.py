@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.records.types import conform, unify_schemas
 
 if TYPE_CHECKING:
@@ -32,15 +33,21 @@ class MappedTable:
 class Spool:
     """Writes batches one behind another, as they come: in as many files as their schema changes, in one at the end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, disk: DiskBudget | None = None) -> None:
         self._folder = folder
+        self._disk = disk or DiskBudget()
+        self._taken = 0
         self._paths: list[str] = []
         self._schemas: list[pa.Schema] = []
         self._writer: pa.RecordBatchWriter | None = None
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write a batch; one without rows tells its columns."""
+        """Write a batch; one without rows tells its columns.
+
+        Raises:
+            SinkError: the disk budget is used up.
+        """
         if not batch.schema.names:
             return
         batch = batch.replace_schema_metadata(None)
@@ -49,6 +56,8 @@ class Spool:
             self._writer = self._begin_file(batch.schema)
         assert self._writer is not None
         if batch.num_rows:
+            self._disk.take(batch.nbytes, str(self._folder))
+            self._taken += batch.nbytes
             self._writer.write_batch(batch)
             self.rows += batch.num_rows
 
@@ -68,6 +77,7 @@ class Spool:
     def discard(self) -> None:
         """Remove the files; who has mapped them keeps them."""
         self._end_file()
+        self._disk.give_back(self._taken)
         for name in self._paths:
             (self._folder / name).unlink(missing_ok=True)
 

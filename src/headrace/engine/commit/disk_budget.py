@@ -1,4 +1,4 @@
-"""How much of the disk finished rows may take while they wait for their part."""
+"""How much of the disk rows may take that wait there: finished ones for their part, those of side inputs for use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,26 @@ TIGHT_SHARE = 0.5
 
 
 class DiskBudget:
-    """Counts the segments of all outputs of a run. Thread-safe.
+    """Counts the segments of all outputs of a run, or the rows of its side inputs. Thread-safe.
 
     >>> budget = DiskBudget(1000)
     >>> budget.take(400, "."), budget.tight("."), budget.take(200, "."), budget.tight(".")
     (None, False, None, True)
     """
 
-    def __init__(self, limit_bytes: int | None = None, *, reserve_bytes: int | None = None) -> None:
-        """`limit_bytes=None` takes what there is, down to a reserve of free space."""
+    def __init__(
+        self,
+        limit_bytes: int | None = None,
+        *,
+        reserve_bytes: int | None = None,
+        of: str = "finished rows that wait for earlier ones",
+        instead: str = ", or a larger memory_limit",
+    ) -> None:
+        """`limit_bytes=None` takes what there is, down to a reserve of free space.
+
+        `of` says what is counted, `instead` what else than a larger limit helps where there is too much of it.
+        """
+        self._of, self._instead = of, instead
         self._limit_bytes = limit_bytes
         self._reserve_bytes = reserve_bytes
         self._used = 0
@@ -36,7 +47,7 @@ class DiskBudget:
         return self._limit_bytes
 
     def take(self, nbytes: int, folder: str) -> None:
-        """Count bytes that are about to be written to a segment.
+        """Count bytes that are about to be written.
 
         Raises:
             SinkError: there is no room for them.
@@ -44,15 +55,14 @@ class DiskBudget:
         with self._lock:
             if self._limit_bytes is not None and self._used + nbytes > self._limit_bytes:
                 raise SinkError(
-                    "finished rows that wait for earlier ones would take more than"
-                    f" disk_limit={self._limit_bytes:,} bytes of {folder}; pass a larger disk_limit, or a larger"
-                    " memory_limit, and run the same command again: what is finished stays"
+                    f"{self._of} would take more than disk_limit={self._limit_bytes:,} bytes of {folder}; pass a larger"
+                    f" disk_limit{self._instead}, and run the same command again: what is finished stays"
                 )
             free, reserve = self._room(folder)
             if free < nbytes + reserve:
                 raise SinkError(
                     f"cannot write {folder}: the disk is full ({amount(free)} free, of which"
-                    f" {amount(reserve)} are left alone; finished rows that wait for earlier ones need"
+                    f" {amount(reserve)} are left alone; {self._of} need"
                     f" {amount(nbytes)}); free some space and run the same command again, what is finished stays"
                 )
             self._used += nbytes
@@ -62,7 +72,7 @@ class DiskBudget:
         self.give_back(-nbytes)
 
     def give_back(self, nbytes: int) -> None:
-        """Count a segment no longer."""
+        """Count bytes no longer."""
         with self._lock:
             self._used -= nbytes
 
