@@ -68,3 +68,35 @@ def test_only_what_this_process_sees_is_there(monkeypatch: pytest.MonkeyPatch) -
     assert nvml.inventory(Driver(["L4", "T4"])).gpus == ()
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     assert [gpu.index for gpu in nvml.inventory(Driver(["L4", "T4"])).gpus] == [1]
+
+
+class Busy(Driver):
+    """Knows which process has how much."""
+
+    def __init__(self, held: dict[int, int], *, status: int = 0) -> None:
+        super().__init__(["L4"])
+        self.held, self.status = held, status
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, device: Any) -> int:
+        return 0 if uuid == b"GPU-1000" else 2
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, device: Any, count: Any, found: Any) -> int:
+        assert count._obj.value == len(found)
+        for place, (pid, nbytes) in zip(found, self.held.items(), strict=False):
+            place.pid, place.nbytes = pid, nbytes
+        count._obj.value = len(self.held)
+        return self.status
+
+
+def test_what_a_process_has_on_a_gpu_is_measured_where_the_driver_knows_it() -> None:
+    driver = Busy({7: 3 * 10**9, 8: 10**9, 9: 2**64 - 1})
+    measure = nvml.GpuMemory("GPU-1000", driver)
+    assert [measure(pid) for pid in (7, 8, 9, 10)] == [3 * 10**9, 10**9, 0, 0]
+    assert nvml.GpuMemory("GPU-other", driver)(7) == 0
+    assert nvml.GpuMemory("GPU-1000", Busy({7: 1}, status=7))(7) == 0
+    assert nvml.GpuMemory("GPU-1000", Driver(["L4"]))(7) == 0  # an old driver
+
+
+@pytest.mark.skipif(nvml._library() is not None, reason="there is a driver here")
+def test_without_a_driver_nothing_is_known_of_processes() -> None:
+    assert nvml.GpuMemory("GPU-1000")(7) == 0

@@ -73,8 +73,11 @@ def test_a_retry_reaches_the_step_as_it_is_written() -> None:
 def test_models_that_take_turns_have_a_budget() -> None:
     for written, made in (
         ("2GB", hr.MemoryBudget(cpu="2GB")),
-        ("auto", hr.MemoryBudget()),
+        ("auto", hr.MemoryBudget(gpu="auto")),
         ("1000", hr.MemoryBudget(cpu=1000)),
+        ("{gpu: 10GB, cpu: 2GB}", hr.MemoryBudget(cpu="2GB", gpu="10GB")),
+        ("{gpu: {'0': 10GB, GPU-5c: 8GB}}", hr.MemoryBudget(gpu={"0": "10GB", "GPU-5c": "8GB"})),
+        ("{gpu: auto}", hr.MemoryBudget(gpu="auto")),
     ):
         (job,) = jobs(f"[{{infer: {{handler: 'steps:keyed', memory_budget: {written}}}}}]")
         assert job.node.upstream.memory_budget == made

@@ -41,16 +41,16 @@ def checked_hints(*, num_gpus: Any, accelerator: Any, min_ram: Any) -> dict[str,
     return {key: value for key, value in given.items() if value is not None}
 
 
-def check_device(handler: Any, num_gpus: float | None) -> None:
+def check_device(handler: Any, asked: str) -> None:
     """Raise where a handler names a device itself, and its step asks for GPUs: the one or the other would do nothing.
 
     Raises:
         PlanError: says which to leave out.
     """
     device = getattr(handler, "device", None)
-    if not num_gpus or not isinstance(device, str) or not _ONE_DEVICE.fullmatch(device):
+    if not isinstance(device, str) or not _ONE_DEVICE.fullmatch(device):
         return
     raise PlanError(
-        f"{type(handler).__name__} has device={device!r}, and num_gpus={num_gpus:g} has each copy's GPU chosen for it;"
+        f"{type(handler).__name__} has device={device!r}, and {asked} has each copy's GPU chosen for it;"
         " leave one of them out"
     )

@@ -10,6 +10,7 @@ from headrace.dataset.scope import step_name
 from headrace.dataset.side_input import checked_side_inputs
 from headrace.errors import PlanError, RowError
 from headrace.model.cache import PredictionCache
+from headrace.model.gpu_budget import check_gpu_budget
 from headrace.model.handler import ModelHandler
 from headrace.model.inputs import columns_of
 from headrace.model.keyed import KeyedModelHandler, MemoryBudget
@@ -78,7 +79,8 @@ def build_inference(
     memory_budget = _models_budget(memory_budget, keyed, isolation, hints, changing=updates is not None)
     timeout_secs = check_trouble(on_error, retry, timeout_secs)
     hints = checked_hints(**hints)
-    check_device(handler, hints.get("num_gpus"))
+    if hints.get("num_gpus"):
+        check_device(handler, f"num_gpus={hints['num_gpus']:g}")
     _check_memory(durability, cache)
     hosted = hosting(
         isolation=isolation,
@@ -184,11 +186,20 @@ def _models_budget(
             "memory_budget= is for models that take turns: those that a KeyedModelHandler routes rows to, or versions"
             " of one (watch=, updates=)"
         )
+    budget = MemoryBudget(gpu="auto" if keyed else None) if given == "auto" else given
+    check_gpu_budget(budget.gpu)
+    if budget.gpu is not None and keyed is None:
+        raise PlanError(
+            "memory_budget: gpu= is for the models of a KeyedModelHandler; whether two versions of one fit on a GPU is"
+            " found out when the newer one loads"
+        )
+    for handler in keyed.models.values() if keyed is not None and budget.gpu not in (None, "auto") else ():
+        check_device(handler, "memory_budget= with gpu=")
     if isolation == "thread":
         raise PlanError("under a memory_budget each model has a process of its own; leave isolation='thread' out")
     if hints.get("min_ram") is not None:
         raise PlanError("memory_budget= says how much memory the models have together; leave min_ram= out")
-    return MemoryBudget() if given == "auto" else given
+    return budget
 
 
 def _check_memory(durability: Any, cache: Any) -> None:

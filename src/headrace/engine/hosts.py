@@ -53,10 +53,10 @@ class Hosts:
         manager: ModelManager,
         make: Callable[[str], Task],
         *,
-        measure: Callable[[int], int] | None = None,
+        measure: Callable[[Task], int | None] | None = None,
         exclusive: bool = False,
     ) -> None:
-        """`make` makes the task of a model, `measure` returns the bytes of a process.
+        """`make` makes the task of a model, `measure` returns what it takes, None where that cannot be known.
 
         `exclusive` tasks answer one batch at a time; others are shared by threads.
         """
@@ -157,9 +157,7 @@ class Hosts:
             for name, host in list(self._hosts.items()):
                 if host.loading:
                     look_secs = min(look_secs, LOADING_LOOK_SECS)
-                pid = getattr(host.task, "pid", None)
-                if host.users and pid is not None:
-                    nbytes = self._measure(pid)
+                if host.users and (nbytes := self._measure(host.task)) is not None:
                     room_bytes = self._note(name, host, nbytes)
                     if host.loading:
                         look_secs = min(look_secs, max(LEAST_LOOK_SECS, room_bytes / LOADED_BYTES_A_SEC))
@@ -246,8 +244,7 @@ class Hosts:
         try:
             with self._loads.noted(name):
                 host.task.open()
-            pid = getattr(host.task, "pid", None)
-            nbytes = None if self._measure is None or pid is None else self._measure(pid)
+            nbytes = None if self._measure is None else self._measure(host.task)
         except BaseException as error:
             self._abandon(name, host, error)
             if host.ended and not self._stopped.is_set():

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.gpu_hosts import GpuHosts
 from headrace.engine.hosts import Hosts
 from headrace.engine.memory import proportional_bytes
 from headrace.engine.model_stage import ModelStage, answered_by
+from headrace.engine.nvml import GpuMemory
+from headrace.engine.placing import takes_first_gpu
 from headrace.errors import HeadraceError, ModelError, PlanError, StageError, UnknownColumnError
 from headrace.model.batching import Batcher
 from headrace.model.checks import run_check
@@ -22,7 +25,7 @@ from headrace.model.scales import Scales
 from headrace.records.failure import RowFailure, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.engine.task import Task
     from headrace.metrics.statistics import Loading, ManagerStatistics, ModelStatistics
     from headrace.model.batch import Batch
+    from headrace.model.gpu_budget import GpuShare
     from headrace.model.handler import ModelHandler
     from headrace.model.keyed import KeyedModelHandler
     from headrace.plan.nodes import InferenceSpec
@@ -48,25 +52,55 @@ class KeyedModelStage(ModelStage):
         self,
         *stage: Any,
         handler: KeyedModelHandler,
-        make_model: Callable[[str, InferenceSpec], Task],
+        make_model: Callable[[str, InferenceSpec, int | None], Task],
         in_processes: bool,
         budget_bytes: int | None,
+        shares: Sequence[GpuShare] = (),
         **settings: Any,
     ) -> None:
-        """`make_model` makes the task of one model, of the given name and spec."""
-        self._handler = handler
+        """`make_model` makes the task of one model, of the given name and spec, and the number of its place.
+
+        Where there are `shares` of GPUs, by these numbers, each model belongs to one; else they take turns over them.
+        """
+        self._handler, self._make_model = handler, make_model
         self._specs: dict[str, InferenceSpec] = {}
         self._own_scales: dict[str, Scales] = {}
-        self._hosts = Hosts(
-            ModelManager(budget_bytes, sizes=handler.sizes()),
-            lambda name: make_model(name, self._specs[name]),
-            measure=None if budget_bytes is None else proportional_bytes,
-            exclusive=in_processes,
-        )
+        self._hosts: Hosts | GpuHosts
+        if shares:
+            self._hosts = GpuHosts([self._hosts_on(number, share) for number, share in enumerate(shares)])
+        else:
+            self._hosts = Hosts(
+                ModelManager(budget_bytes, sizes=handler.sizes()),
+                self._make_in_turn,
+                measure=None if budget_bytes is None else bytes_of_process,
+                exclusive=in_processes,
+            )
         super().__init__(*stage, shared_task=None, make_process=None, **settings)
         self.state.on_stop(self._hosts.stop)
         if budget_bytes is not None:
             threading.Thread(target=self._hosts.watch, name="headrace-models", daemon=True).start()
+
+    def _make_in_turn(self, name: str) -> Task:
+        spec = self._specs[name]
+        return self._make_model(name, spec, list(self._specs).index(name) if takes_first_gpu(spec.handler) else None)
+
+    def _hosts_on(self, number: int, share: GpuShare) -> Hosts:
+        gpu_bytes = GpuMemory(share.gpu.uuid)
+
+        def measure(task: Task) -> int | None:
+            pid, nbytes = getattr(task, "pid", None), bytes_of_process(task)
+            if pid is None or nbytes is None:
+                return None
+            done: ModelStatistics | None = task.statistics()  # type: ignore[attr-defined]
+            # The driver knows processes by the numbers that they have outside of a container, PyTorch its own part.
+            return share.counted(max(gpu_bytes(pid), done.device_bytes if done else 0), nbytes)
+
+        return Hosts(
+            ModelManager(share.gpu_bytes, sizes=self._handler.sizes(), whole=str(share)),
+            lambda name: self._make_model(name, self._specs[name], number),
+            measure=measure,
+            exclusive=True,
+        )
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 
@@ -177,6 +211,12 @@ class KeyedModelStage(ModelStage):
     def tasks(self) -> list[Task]:
         """Return the models in memory."""
         return self._hosts.tasks()
+
+
+def bytes_of_process(task: Task) -> int | None:
+    """Return what the process of a task takes of the machine's memory; None where it has none."""
+    pid = getattr(task, "pid", None)
+    return None if pid is None else proportional_bytes(pid)
 
 
 def rows_by_key(keys: pa.Array, *, column: str, step: str) -> dict[str, NDArray[np.int64]]:

@@ -10,10 +10,48 @@ from headrace.model.inventory import Gpu, Inventory, visible
 
 LIBRARY = "libnvidia-ml.so.1"
 _TEXT_BYTES = 96
+_MOST_PROCESSES = 256
+_NOT_KNOWN = 2**64 - 1
 
 
 class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class _Process(ctypes.Structure):
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("nbytes", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class GpuMemory:
+    """Measures what processes have on one GPU, as far as the driver knows them.
+
+    In a container it may know them by other numbers, or none at all.
+    """
+
+    def __init__(self, uuid: str, library: Any = None) -> None:
+        self._nvml = library or _library()
+        self._device = ctypes.c_void_p()
+        self._known = (
+            self._nvml is not None
+            and hasattr(self._nvml, "nvmlDeviceGetComputeRunningProcesses_v3")
+            and self._nvml.nvmlInit_v2() == 0  # for as long as this process lasts: it is asked many times a second
+            and self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._device)) == 0
+        )
+
+    def __call__(self, pid: int) -> int:
+        """Return the bytes of one process; 0 where that is not known."""
+        if not self._known:
+            return 0
+        count, found = ctypes.c_uint(_MOST_PROCESSES), (_Process * _MOST_PROCESSES)()
+        if self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(self._device, ctypes.byref(count), found) != 0:
+            return 0
+        known = [one.nbytes for one in found[: count.value] if one.pid == pid and one.nbytes != _NOT_KNOWN]
+        return sum(known)
 
 
 def inventory(library: Any = None) -> Inventory:

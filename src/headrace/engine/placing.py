@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine import nvml
-from headrace.engine.budget import LEAST_BYTES
+from headrace.engine.budget import LEAST_BYTES, models_bytes
 from headrace.engine.same_model import same_model
 from headrace.errors import PlanError
 from headrace.metrics.quantities import nbytes_of
+from headrace.model.gpu_budget import gpu_shares
 from headrace.model.inventory import Inventory
 from headrace.model.keyed import KeyedModelHandler
-from headrace.model.placement import Ask, plan_placement
+from headrace.model.placement import Ask, Placed, plan_placement
 from headrace.plan.nodes import RunInference
 from headrace.plan.rules import with_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headrace.model.gpu_budget import GpuShare
     from headrace.model.handler import ModelHandler
-    from headrace.model.placement import Placed
     from headrace.plan.graph import Plan
 
 
@@ -43,6 +44,9 @@ def place_models(
     inventory = (probe or nvml.inventory)() if looks else Inventory()
     placed = plan_placement(asks, inventory, memory_bytes=memory_limit_bytes - LEAST_BYTES)
     whole = {step: placed[found] for step, found in first.items() if found in placed}
+    for name, node in zip(first, nodes, strict=True):
+        if shares := shares_of(node, whole.get(name), memory_limit_bytes=memory_limit_bytes):
+            whole[name] = Placed(places=tuple((share.gpu,) for share in shares), asked=False)
     gpus = {
         name: len(whole[name].places) for name, node in zip(first, nodes, strict=True) if node.hints.get("num_gpus")
     }
@@ -74,6 +78,21 @@ def ask_of(step: str, node: RunInference) -> Ask:
         copies=copies,
         processes=node.isolation == "process" and (keyed or takes_first_gpu(node.spec.handler)),
     )
+
+
+def shares_of(node: RunInference, placed: Placed | None, *, memory_limit_bytes: int) -> tuple[GpuShare, ...]:
+    """Return what the models of a keyed step may take of each GPU, by the numbers of its places; none without GPUs.
+
+    Raises:
+        PlanError: its memory_budget cannot be kept here.
+    """
+    handler, budget = node.spec.handler, node.memory_budget
+    if budget is None or budget.gpu is None or not isinstance(handler, KeyedModelHandler):
+        return ()
+    gpus = [place[0] for place in placed.places] if placed is not None else []
+    if budget.gpu == "auto" and not (handler.models and all(map(takes_first_gpu, handler.models.values()))):
+        return ()
+    return gpu_shares(budget.gpu, gpus, cpu_bytes=models_bytes(node, memory_limit_bytes) or memory_limit_bytes)
 
 
 def takes_first_gpu(handler: ModelHandler[Any]) -> bool:

@@ -18,7 +18,7 @@ from headrace.engine.notes import Notes
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
-from headrace.engine.placing import takes_first_gpu
+from headrace.engine.placing import shares_of
 from headrace.engine.predict import PredictTask
 from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.terms import Terms
@@ -281,7 +281,6 @@ class Wiring:
             )
             return CopiedModelStage(stage, self._state, outlet, inbox, copies=copies, **common)
         if isinstance(head.spec.handler, KeyedModelHandler):
-            met: dict[str, int] = {}
             return KeyedModelStage(
                 stage,
                 self._state,
@@ -289,16 +288,15 @@ class Wiring:
                 inbox,
                 handler=head.spec.handler,
                 make_model=(
-                    lambda key, spec: in_process(partial(make, own(spec), sent_at_once=True))(
-                        f"{name}:{key}",
-                        Crew(),
-                        met.setdefault(key, len(met)) if takes_first_gpu(spec.handler) else None,
+                    lambda key, spec, number: in_process(partial(make, own(spec), sent_at_once=True))(
+                        f"{name}:{key}", Crew(), number
                     )
                 )
                 if process
-                else (lambda key, spec: make(own(spec), pause=self._state.pause)),
+                else (lambda key, spec, _: make(own(spec), pause=self._state.pause)),
                 in_processes=process,
                 budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
+                shares=shares_of(head, placed, memory_limit_bytes=self._options.memory_limit_bytes),
                 **common,
             )
         if versions is not None:

@@ -78,6 +78,8 @@ class ModelStatistics:
     """Share of the weight of all batches that is padding, as far as rows have lengths."""
     placed_on: str = ""
     """The GPU of each copy, or the device that the model says it is on; empty where nothing says it."""
+    device_bytes: int = 0
+    """What PyTorch has allocated on GPUs in the processes of the model."""
 
     @property
     def mean_batch_rows(self) -> float:
@@ -109,6 +111,7 @@ def merged(copies: Sequence[ModelStatistics]) -> ModelStatistics:
         batch_rows_histogram=dict(sorted(histogram.items())),
         latency_p50_secs=max(copy.latency_p50_secs for copy in copies),
         latency_p99_secs=max(copy.latency_p99_secs for copy in copies),
+        device_bytes=sum(copy.device_bytes for copy in copies),
         placed_on=", ".join(sorted({copy.placed_on for copy in copies} - {""})),
     )
 

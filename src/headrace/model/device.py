@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -17,6 +18,14 @@ def told_device(model: Any) -> str:
         return _named(getattr(model, "device", None)) or _of_parameters(model) or _of_session(model)
     except Exception:  # whatever a model is, it must not end a run by how it answers here
         return ""
+
+
+def allocated_bytes() -> int:
+    """Return what PyTorch has of all GPUs that this process sees, for use now or later; 0 where it has not begun."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return sum(torch.cuda.memory_reserved(number) for number in range(torch.cuda.device_count()))
 
 
 def _named(device: Any) -> str:

@@ -23,11 +23,17 @@ class MemoryBudget:
     `cpu` is bytes, or text such as "2GB"; None is half of the run's memory limit. Each model then runs in a process of
     its own, which gives its memory back when it leaves, and is measured with its interpreter: a few tens of megabytes.
 
+    `gpu` is the same for each GPU, or a mapping from GPUs, by index or UUID, to bytes; "auto" is nine tenths of each
+    that models make use of. Then each model belongs to one GPU, and keeps to both bounds. None: GPUs are not bounded.
+
     >>> MemoryBudget(cpu="2GB").cpu
     '2GB'
+    >>> MemoryBudget(gpu={0: "20GB", 1: "8GB"}).gpu
+    {0: '20GB', 1: '8GB'}
     """
 
     cpu: int | str | None = None
+    gpu: int | str | Mapping[int | str, int | str] | None = None
 
 
 class KeyedModelHandler(ModelHandler[Any]):

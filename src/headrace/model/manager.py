@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from headrace.errors import ModelTooLargeError
-from headrace.metrics.quantities import amount
+from headrace.metrics.quantities import amount, percent
 from headrace.metrics.statistics import ManagerStatistics
 
 if TYPE_CHECKING:
@@ -76,8 +76,14 @@ class ModelManager:
     'load'
     """
 
-    def __init__(self, budget_bytes: int | None, *, sizes: dict[str, int] | None = None) -> None:
-        """`sizes` are declared: models count for no less. Others are learnt. Without a budget nobody has to leave."""
+    def __init__(
+        self, budget_bytes: int | None, *, sizes: dict[str, int] | None = None, whole: str | None = None
+    ) -> None:
+        """`sizes` are declared: models count for no less. Others are learnt. Without a budget nobody has to leave.
+
+        `whole` says in words what the budget is, where sizes count in more than one kind of memory.
+        """
+        self._whole = whole
         self._limited = budget_bytes is not None
         self._budget_bytes = UNLIMITED if budget_bytes is None else budget_bytes
         self._declared = dict(sizes or {})
@@ -151,9 +157,10 @@ class ModelManager:
         nbytes = self._sizes.get(name, 0)
         if nbytes > self._budget_bytes:
             how = "takes" if name in self._learnt else "is said to take"
+            size = amount(nbytes) if self._whole is None else percent(nbytes / self._budget_bytes) + " of it"
             raise ModelTooLargeError(
-                f"model {name!r} {how} {amount(nbytes)}, and the memory budget for all models is"
-                f" {amount(self._budget_bytes)}; pass a larger memory_budget=, or leave the model out"
+                f"model {name!r} {how} {size}, and the memory budget for all models is"
+                f" {self._whole or amount(self._budget_bytes)}; pass a larger memory_budget=, or leave the model out"
             )
 
     def loaded(self, name: str, nbytes: int | None = None, *, lease: bool = False) -> tuple[str, ...]:

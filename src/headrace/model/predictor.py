@@ -20,7 +20,7 @@ from headrace.metrics.statistics import ModelStatistics
 from headrace.model.answers import Answers, pair
 from headrace.model.attempts import Attempts
 from headrace.model.calls import resting
-from headrace.model.device import told_device
+from headrace.model.device import allocated_bytes, told_device
 from headrace.model.exhaustion import is_out_of_memory, release_memory
 from headrace.model.found import Found
 from headrace.model.handler import accepts_inference_args
@@ -224,6 +224,7 @@ class Predictor:
                 latency_p50_secs=self._latencies.quantile(0.5),
                 latency_p99_secs=self._latencies.quantile(0.99),
                 placed_on=self._device,
+                device_bytes=allocated_bytes(),
             )
 
     @property

@@ -162,6 +162,8 @@ def _model_details(node: RunInference) -> dict[str, Any]:
         details["model changes to"] = found if pattern is not None else "what is announced while the run goes on"
     if node.memory_budget is not None:
         details["memory of models"] = node.memory_budget.cpu or "half of the run's memory limit"
+        if node.memory_budget.gpu is not None:
+            details["of each GPU"] = str(node.memory_budget.gpu)
     if isinstance(spec.inputs, Mapping):
         details["inputs"] = [f"{key}={column}" for key, column in spec.inputs.items()]
     elif spec.inputs is not None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from headrace.errors import HeadraceError
 from headrace.metrics.quantities import nbytes_of
+from headrace.model.gpu_budget import check_gpu_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GivenT = TypeVar("GivenT")
 
 
 def _as_list(value: Any) -> Any:
@@ -33,13 +39,17 @@ def _check_bytes(amount: Any) -> str | int:
     return amount
 
 
-def _told(check: Any, reference: str) -> str:
+def _check_gpus(given: Any) -> Any:
+    return _told(check_gpu_budget, given)
+
+
+def _told(check: Callable[[Any], object], given: GivenT) -> GivenT:
     """Turn our own errors into those that pydantic collects."""
     try:
-        check(reference)
+        check(given)
     except HeadraceError as error:
         raise ValueError(str(error)) from error
-    return reference
+    return given
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -60,6 +70,10 @@ Bytes: TypeAlias = Annotated[
     str | int,
     PlainValidator(_check_bytes, json_schema_input_type=str | Positive),
     Field(description="bytes, or text such as 4GB"),
+]
+GpuBytes: TypeAlias = Annotated[
+    str | int | dict[int | str, str | int],
+    PlainValidator(_check_gpus, json_schema_input_type=str | Positive | dict[str, str | Positive]),
 ]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 AboveZero: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]

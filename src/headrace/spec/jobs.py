@@ -91,8 +91,8 @@ def _inference_options(step: InferStep) -> dict[str, Any]:
         options["cache"] = PredictionCache(**cache.options())
     if (watch := options.get("watch")) is not None:
         options["watch"] = WatchFilePattern(**watch.options())
-    if (budget := options.get("memory_budget", "auto")) != "auto":
-        options["memory_budget"] = MemoryBudget(cpu=budget)
+    if (budget := options.get("memory_budget")) is not None:
+        options["memory_budget"] = MemoryBudget(**budget.options())
     return options
 
 

@@ -12,6 +12,7 @@ from headrace.spec.fields import (
     Bytes,
     Function,
     Functions,
+    GpuBytes,
     Handler,
     NotNegative,
     OnError,
@@ -144,6 +145,27 @@ Watch: TypeAlias = Annotated[WatchSpec, BeforeValidator(_as_pattern, json_schema
 """A pattern, or a mapping."""
 
 
+def _as_budget(value: Any) -> Any:
+    if value == "auto":
+        return {"gpu": value}
+    return {"cpu": value} if isinstance(value, (str, int)) else value
+
+
+class BudgetSpec(SpecModel):
+    """Memory of models that take turns."""
+
+    cpu: Bytes | None = Field(None, description="of the machine's memory; by default half of the run's limit")
+    gpu: GpuBytes | None = Field(
+        None, description="auto, bytes of each GPU, or a mapping from GPUs, by index or UUID in quotes, to bytes"
+    )
+
+
+Budget: TypeAlias = Annotated[
+    BudgetSpec, BeforeValidator(_as_budget, json_schema_input_type=Literal["auto"] | Bytes | BudgetSpec)
+]
+"""Auto, bytes of the machine's memory, or a mapping."""
+
+
 class RetrySpec(SpecModel):
     """Calls made again where they fail."""
 
@@ -193,9 +215,7 @@ class InferStep(SpecModel):
     idle_timeout_secs: AboveZero | None = None
     durability: Literal["range", "row"] | None = None
     cache: Cache | None = None
-    memory_budget: Literal["auto"] | Bytes | None = Field(
-        None, description="auto, bytes, or text such as 2GB: of models that a KeyedModelHandler routes rows to"
-    )
+    memory_budget: Budget | None = Field(None, description="auto, bytes of the machine's memory, or cpu and gpu")
     watch: Watch | None = None
     on_error: OnError | None = None
     retry: RetrySpec | None = None
