@@ -17,6 +17,9 @@ from headrace.errors import AnswerError
         ("pass cache=PredictionCache(…), for durability='row'", "pass --cache FOLDER, for --durability row"),
         ("memory_limit is 1.0 MB, but", "--memory-limit is 1.0 MB, but"),
         ("leave cache= and durability= out", "leave --cache and --durability out"),
+        ("leave memory_budget= out, or use key=", "leave --memory-budget out, or use --key"),
+        ("mode='all'; leave isolation='thread' out", "--mode all; leave --isolation thread out"),
+        ("large_model=True is for one; pass version=, and", "--large-model is for one; pass --model-version, and"),
         ("nothing to put in other words: a == b", "nothing to put in other words: a == b"),
     ],
 )  # fmt: skip

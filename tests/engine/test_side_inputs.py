@@ -15,6 +15,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PlanError, ResumeError, SideInputError
+from headrace.handlers.function import FunctionModelHandler
 from headrace.metrics.report import Report
 
 ISOLATIONS = ["thread", "process"]
@@ -85,6 +86,46 @@ def test_a_handler_gets_it_among_its_inference_args(isolation):
         Shift(), inputs="id", inference_args={"offset": 10}, side_inputs=more, isolation=isolation
     )
     assert [row["prediction"] for row in asked.take(3)] == [112, 113, 114]
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_functions_around_a_model_get_it_where_they_have_the_parameter(isolation):
+    def name_of(row, names):
+        return names[row["code"]]
+
+    def shouted(names):  # its first parameter is the text
+        return names + "!"
+
+    def lengthened(answer, *, names):
+        return f"{answer} of {len(names)}"
+
+    upper = FunctionModelHandler(lambda texts: [text.upper() for text in texts])  # would refuse an argument `names`
+    asked = orders(2).run_inference(
+        upper,
+        preprocess=[name_of, shouted],
+        postprocess=lengthened,
+        length_fn=lambda text, names: len(text) + len(names),
+        side_inputs={"names": countries().broadcast(by_code)},
+        isolation=isolation,
+    )
+    assert [row["prediction"] for row in asked.take(2)] == ["FINLAND! of 2", "GERMANY! of 2"]
+
+
+def test_a_function_and_the_model_get_it_under_two_names():
+    names = countries().broadcast(by_code)
+    handler = FunctionModelHandler(lambda texts, also: [f"{text} of {len(also)}" for text in texts])
+    asked = orders(1).run_inference(
+        handler, preprocess=lambda row, names: names[row["code"]], side_inputs={"names": names, "also": names}
+    )
+    assert asked.take(1)[0]["prediction"] == "Finland of 2"
+    assert len(asked.stats().side_inputs) == 1
+
+
+def test_a_function_that_names_the_model_looks_it_up():
+    models = {name: FunctionModelHandler(lambda ids, name=name: [name] * len(ids)) for name in ("Finland", "Germany")}
+    keyed = hr.KeyedModelHandler(models, key=lambda row, names: names[row["code"]])
+    asked = orders(2).run_inference(keyed, inputs="id", side_inputs={"names": countries().broadcast(by_code)})
+    assert [row["prediction"] for row in asked.take(2)] == ["Finland", "Germany"]
 
 
 def test_it_is_built_once_for_all_who_use_it_before_any_row(tmp_path):

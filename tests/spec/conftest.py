@@ -41,6 +41,10 @@ def words(row): return [{"word": word} for word in row["text"].split()]
 def double(batch): return [{**row, "twice": row["text"] * 2} for row in batch]
 def number(row): return row["id"]
 def length(row): return len(row["text"])
+def by_id(table): return dict(zip(table["id"].to_pylist(), table["text"].to_pylist()))
+def looked_up(row, texts): return {"id": row["id"], "found": texts[row["id"]]}
+def known(row, texts): return texts[row["id"]]
+def place(row): return [float(row["id"]), 1.0]
 def prepared(dataset): return dataset.map(clean)
 """
 

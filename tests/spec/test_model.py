@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.spec import model
+from headrace.spec import model, sinks, sources
+from headrace.spec.spec_model import SpecModel
 
 PYTHON_ONLY = {
     "self",
@@ -20,14 +21,13 @@ PYTHON_ONLY = {
     "kwargs",
     "output_schema",
     "rows",
-    "side_inputs",
     "updates",
 }
 FILE_ONLY = {"type", "path", "handler", "function", "args"}
 OF_KEYED_HANDLERS = {"models", "key", "mode", "labelled"}
 
 
-def keys(spec: type[model.SpecModel]) -> set[str]:
+def keys(spec: type[SpecModel]) -> set[str]:
     return set(spec.model_fields) - FILE_ONLY - (OF_KEYED_HANDLERS if spec is model.InferStep else set())
 
 
@@ -39,12 +39,12 @@ def options(function: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("spec", "function"),
     [
-        (model.CsvSource, hr.read_csv),
-        (model.JsonSource, hr.read_json),
-        (model.ParquetSource, hr.read_parquet),
-        (model.TextSource, hr.read_text),
-        (model.ImagesSource, hr.read_images),
-        (model.BinaryFilesSource, hr.read_binary_files),
+        (sources.CsvSource, hr.read_csv),
+        (sources.JsonSource, hr.read_json),
+        (sources.ParquetSource, hr.read_parquet),
+        (sources.TextSource, hr.read_text),
+        (sources.ImagesSource, hr.read_images),
+        (sources.BinaryFilesSource, hr.read_binary_files),
         (model.InferStep, hr.Dataset.run_inference),
         (model.FunctionStep, hr.Dataset.map),
         (model.FunctionStep, hr.Dataset.filter),
@@ -52,12 +52,13 @@ def options(function: Any) -> set[str]:
         (model.MapBatchesStep, hr.Dataset.map_batches),
         (model.AddColumnStep, hr.Dataset.add_column),
         (model.ShuffleStep, hr.Dataset.random_shuffle),
+        (model.SearchStep, hr.Dataset.search),
         (model.ReshuffleStep, hr.Dataset.reshuffle),
-        (model.CsvSink, hr.Dataset.write_csv),
-        (model.JsonSink, hr.Dataset.write_json),
+        (sinks.CsvSink, hr.Dataset.write_csv),
+        (sinks.JsonSink, hr.Dataset.write_json),
     ],
 )
-def test_same_options(spec: type[model.SpecModel], function: Any) -> None:
+def test_same_options(spec: type[SpecModel], function: Any) -> None:
     assert keys(spec) == options(function) - ({"name"} if spec is model.ShuffleStep else set())
 
 
@@ -65,7 +66,7 @@ def test_parquet_has_options_of_its_sink() -> None:
     from headrace.sinks.parquet import ParquetSink
 
     own = {name for name in inspect.signature(ParquetSink).parameters if name.startswith("compression")}
-    assert keys(model.ParquetSink) == options(hr.Dataset.write_parquet) | own
+    assert keys(sinks.ParquetSink) == options(hr.Dataset.write_parquet) | own
 
 
 def test_run_has_the_options_of_run() -> None:
@@ -73,11 +74,11 @@ def test_run_has_the_options_of_run() -> None:
 
 
 def test_null_is_as_if_left_out_but_where_it_means_something() -> None:
-    source = model.CsvSource(type="csv", path=["a"], columns=None, partitioning=None)
+    source = sources.CsvSource(type="csv", path=["a"], columns=None, partitioning=None)
     assert source.options("type", "path") == {"partitioning": None}
 
 
 def test_mappings_cannot_be_changed_behind_the_check() -> None:
-    source = model.JsonSource(type="json", path=["a"])
+    source = sources.JsonSource(type="json", path=["a"])
     with pytest.raises(ValueError, match="frozen"):
         source.path = ["b"]

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-_WORDS = (
+_ALIKE = r"\b(memory_budget|model_copies|large_model|idle_timeout_secs|isolation|watch|key|mode|labelled)" + (
+    r"=(?:'(\w+)'|True\b|(?=[,;) ]|$))"
+)
+"""Arguments whose flags are called like them."""
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bon_error='(\w+)'", r"--on-error \1"),
     (r"\bmemory_limit='(\w+)'", r"--memory-limit \1"),
     (r"\b(larger) (memory|disk)_limit\b", r"\1 --\2-limit"),
@@ -30,6 +34,9 @@ _WORDS = (
     (r"\bcache=PredictionCache\(…\)", "--cache FOLDER"),
     (r"\bcache= and durability=(?!\w|')", "--cache and --durability"),
     (r"\bdurability='row'", "--durability row"),
+    (r"\bmemory_budget: ", "--memory-budget: "),
+    (_ALIKE, lambda found: _flag(found)),
+    (r"\bpass version=(?!\w)", "pass --model-version"),
     (r"\btrust_remote_code=True", "--option trust_remote_code=true"),
 )
 
@@ -45,6 +52,12 @@ def in_flags(message: str) -> str:
     for python, flag in _WORDS:
         message = re.sub(python, flag, message)
     return message
+
+
+def _flag(found: re.Match[str]) -> str:
+    """Write `name='value'`, `name=True` or `name=` as a flag of the same name."""
+    name, value = "--" + found[1].replace("_", "-"), found[2]
+    return f"{name} {value}" if value else name
 
 
 @contextmanager

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from headrace.model.updates import WatchFilePattern
 
 EPILOG = """\b
-MODEL is KIND:PATH; `headrace handlers` lists the kinds. INPUT is files, folders, patterns in quotes, or URLs;
-their format is told by their names. A run that was stopped goes on where it was with the same command.
+MODEL is KIND:PATH; `headrace handlers` lists the kinds. With --key it is a PATH with {key} in it, or several:
+NAME=KIND:PATH,NAME=KIND:PATH. INPUT is files, folders, patterns in quotes, or URLs; their format is told by their
+names. A run that was stopped goes on where it was with the same command.
 
 \b
 Examples:
@@ -28,6 +29,8 @@ Examples:
   headrace infer python:mymodule:MyHandler reviews.jsonl --inputs text --keep id -o out/
   headrace infer onnx:two-inputs.onnx in.csv --read delimiter=';' --inputs a=age,b=spend -o out/
   headrace infer sklearn:model.pkl in.csv --option method=predict_proba --limit 1000 -o try/
+  headrace infer 'onnx:models/{key}/model.onnx' orders.csv --key customer --memory-budget 2GB -o out/
+  headrace infer old=onnx:old.onnx,new=onnx:new.onnx in.csv --mode all -o out/
 """
 
 FORMATS = ("csv", "json", "parquet")
@@ -90,6 +93,11 @@ class Request:
     model_copies: int | None
     large_model: bool
     idle_timeout_secs: float | None
+    key: str | None
+    mode: str | None
+    labelled: bool
+    memory_budget: str | None
+    model_version: str | None
     attempts: int | None
     cache: str | None
     durability: str | None
@@ -142,6 +150,15 @@ class Request:
               help="One copy of the model in a process of its own, whatever the concurrency.")  # fmt: skip
 @click.option("--idle-timeout-secs", type=click.FloatRange(min=0, min_open=True), metavar="SECS",
               help="A model that has had no batch for so long leaves memory until it is needed.")  # fmt: skip
+@click.option("--key", metavar="COLUMN",
+              help="Column (or module:function) that names each row's model: {key} in MODEL, or a NAME.")  # fmt: skip
+@click.option("--mode", type=click.Choice(["route", "all"]),
+              help="With all, every one of several models answers every row, to compare them.")  # fmt: skip
+@click.option("--labelled", is_flag=True, help="With --mode all: answers as a list of NAME:LABEL texts.")
+@click.option("--memory-budget", metavar="BYTES",
+              help="What models in memory may take together, such as 2GB or auto; they take turns.")  # fmt: skip
+@click.option("--model-version", metavar="TEXT",
+              help="Stands for the content of models that cannot be looked at, as behind URLs with {key}.")  # fmt: skip
 @click.option("--cache", metavar="FOLDER",
               help="Keep answers in FOLDER; equal inputs are computed once, in all runs together.")  # fmt: skip
 @click.option("--durability", type=click.Choice(["range", "row"]),
@@ -251,12 +268,13 @@ def _read(request: Request) -> Dataset:
 
 
 def _answered(dataset: Dataset, request: Request) -> Dataset:
-    from headrace.handlers.registry import make_handler
+    from headrace.cli.models import make_model
     from headrace.model.cache import PredictionCache
     from headrace.model.checks import run_check
+    from headrace.model.keyed import MemoryBudget
     from headrace.plan.retry import Retry
 
-    handler = make_handler(request.model, **request.options)
+    handler = make_model(request.model, request.options, key=request.key, mode=request.mode, labelled=request.labelled)
     run_check(handler)
     output = _output(request.output_column)
     given: dict[str, Any] = {
@@ -273,6 +291,10 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "model_copies": request.model_copies,
         "large_model": request.large_model,
         "idle_timeout_secs": request.idle_timeout_secs,
+        "memory_budget": request.memory_budget
+        if request.memory_budget in (None, "auto")
+        else MemoryBudget(cpu=request.memory_budget),
+        "version": request.model_version,
         "cache": None if request.cache is None else PredictionCache(request.cache),
         "durability": request.durability,
         "watch": _watch(request.watch, request.watch_interval_secs),
@@ -283,7 +305,8 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
     answered = dataset.run_inference(handler, output=output, **chosen)
     if request.keep is not None:
         answers = [output] if isinstance(output, str) else list(output.values())
-        answered = answered.select(*request.keep, *answers, "model_id")
+        named = [] if request.mode == "all" else ["model_id"]
+        answered = answered.select(*request.keep, *answers, *named)
     return answered if request.drop is None else answered.drop(*request.drop)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.dataset.chain import Chain, functions_of
 from headrace.dataset.hints import check_device, checked_hints
 from headrace.dataset.hosting import hosting
 from headrace.dataset.scope import step_name
-from headrace.dataset.side_input import checked_side_inputs
-from headrace.errors import PlanError, RowError
+from headrace.dataset.side_input import checked_side_inputs, has_parameter
+from headrace.errors import PlanError
 from headrace.model.cache import PredictionCache
 from headrace.model.gpu_budget import check_gpu_budget
 from headrace.model.handler import ModelHandler
@@ -26,22 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.plan.nodes import BatchLimits
-
-
-class Chain:
-    """Functions applied one after another to one value: of a whole row, or of one column."""
-
-    def __init__(self, functions: Sequence[Callable[..., Any]], column: str | None) -> None:
-        self.functions, self.column = tuple(functions), column
-
-    def __call__(self, row: dict[str, Any]) -> Any:
-        """Return the value that the last function returns."""
-        value: Any = row if self.column is None else row[self.column]
-        for function in self.functions:
-            value = function(value)
-            if isinstance(value, RowError):
-                raise value
-        return value
 
 
 def build_inference(
@@ -93,19 +79,23 @@ def build_inference(
         changing=updates is not None,
         num_gpus=hints.get("num_gpus"),
     )
-    before, after = _functions("preprocess", preprocess), _functions("postprocess", postprocess)
+    before, after = functions_of("preprocess", preprocess), functions_of("postprocess", postprocess)
+    name_of = [] if keyed is None or not callable(keyed.key) else [keyed.key]
+    of_model, of_functions = _side_inputs(
+        side_inputs, inference_args, label, functions=[*before, *after, *name_of, *([] if weigh is None else [weigh])]
+    )
+    around = partial(_add_column, on_error=on_error, side_inputs=of_functions)
     node = upstream
     if before:
-        chain = Chain(before, inputs if isinstance(inputs, str) else None)
-        node = _add_column(node, INPUT, chain, suffixed(label, "/preprocess"), on_error)
+        node = around(node, INPUT, before, inputs if isinstance(inputs, str) else None, suffixed(label, "/preprocess"))
         inputs = INPUT
     if inputs is not None and not isinstance(inputs, (str, dict)):
         inputs = tuple(inputs)
     if weigh is not None:
-        chain = Chain([weigh], inputs if isinstance(inputs, str) else None)
-        node = _add_column(node, WEIGHT, chain, suffixed(label, "/weigh"), on_error, advisory=True)
-    if keyed is not None and callable(keyed.key):
-        node = _add_column(node, KEY, Chain([keyed.key], None), suffixed(label, "/key"), on_error)
+        column = inputs if isinstance(inputs, str) else None
+        node = around(node, WEIGHT, [weigh], column, suffixed(label, "/weigh"), advisory=True)
+    if name_of:
+        node = around(node, KEY, name_of, None, suffixed(label, "/key"))
     # A newer version may have another tokenizer: where the model changes each makes its inputs ready itself.
     changing = updates is not None
     prepared = None if changing else _prepare(node, handler, inputs, suffixed(label, "/prepare"), on_error)
@@ -119,7 +109,7 @@ def build_inference(
             output=output if isinstance(output, str) else dict(output),
             model_id_column=model_id_column,
             inference_args=dict(inference_args),
-            side_inputs=_side_inputs(side_inputs, inference_args, label),
+            side_inputs=of_model,
             limits=limits,
             key_column=None if keyed is None else keyed.key if isinstance(keyed.key, str) else KEY,
             retry=retry,
@@ -137,7 +127,7 @@ def build_inference(
         memory_budget=memory_budget,
         updates=updates,
     )
-    if keyed is not None and callable(keyed.key):
+    if name_of:
         node = _drop(node, KEY, suffixed(label, "/drop_key"))
     if prepared is not None:
         node = _drop(node, PREPARED, suffixed(label, "/drop_prepared"), advisory=True)
@@ -148,17 +138,28 @@ def build_inference(
     if after:
         if not isinstance(output, str):
             raise PlanError("postprocess= works on one output column; with output={...} use map() behind it")
-        node = _add_column(node, output, Chain(after, output), suffixed(label, "/postprocess"), on_error)
+        node = around(node, output, after, output, suffixed(label, "/postprocess"))
     return node
 
 
-def _side_inputs(given: Any, inference_args: Mapping[str, Any], label: str) -> tuple[tuple[str, Any], ...]:
+_Sides: TypeAlias = "tuple[tuple[str, Any], ...]"
+
+
+def _side_inputs(
+    given: Any, inference_args: Mapping[str, Any], label: str, *, functions: Sequence[Callable[..., Any]]
+) -> tuple[_Sides, _Sides]:
+    """Return which side inputs go to the model, and which to functions around it: those that these have parameters for.
+
+    Not to both, since a handler may refuse an argument that it does not know.
+    """
     step = label.rstrip("\0")
     checked = checked_side_inputs(given, step=step, function=None)
-    for argument, _ in checked:
+    of_functions = tuple(side for side in checked if any(has_parameter(function, side[0]) for function in functions))
+    of_model = tuple(side for side in checked if side not in of_functions)
+    for argument, _ in of_model:
         if argument in inference_args:
             raise PlanError(f"{step}: {argument!r} is among inference_args and among side_inputs; rename one of them")
-    return checked
+    return of_model, of_functions
 
 
 def check_trouble(on_error: Any, retry: Any, timeout_secs: Any) -> float | None:
@@ -209,14 +210,27 @@ def _check_memory(durability: Any, cache: Any) -> None:
         raise PlanError(f"cache is {cache!r}; pass headrace.PredictionCache('a/folder')")
 
 
-def _add_column(node: Node, column: str, function: Chain, name: str, on_error: Any, *, advisory: bool = False) -> Node:
+def _add_column(
+    node: Node,
+    column: str,
+    functions: Sequence[Callable[..., Any]],
+    of: str | None,
+    name: str,
+    *,
+    on_error: Any,
+    side_inputs: _Sides,
+    advisory: bool = False,
+) -> Node:
+    """Return a step that fills a column with what functions return of another, or of the whole row."""
+    taken = tuple(side for side in side_inputs if any(has_parameter(function, side[0]) for function in functions))
     step = Step(
         name=name,
         kind="add_column",
-        function=function,
+        function=Chain(functions, of, [argument for argument, _ in taken]),
         kwargs=(("column", column),),
+        side_inputs=taken,
         on_error=on_error,
-        reads=None if function.column is None else (function.column,),
+        reads=None if of is None else (of,),
         advisory=advisory,
     )
     return MapBatches(upstream=node, step=step, isolation="auto")
@@ -248,16 +262,6 @@ def _prepare(node: Node, handler: Any, inputs: Any, name: str, on_error: Any) ->
 
 def _drop(node: Node, column: str, name: str, *, advisory: bool = False) -> Node:
     return MapBatches(upstream=node, step=Step(name=name, kind="columns", function=Drop((column,)), advisory=advisory))
-
-
-def _functions(what: str, given: Any) -> list[Callable[..., Any]]:
-    if given is None:
-        return []
-    functions = [given] if callable(given) else list(given)
-    for function in functions:
-        if not callable(function):
-            raise PlanError(f"{what} takes a function or a list of functions, not {type(function).__name__}")
-    return functions
 
 
 def suffixed(label: str, suffix: str) -> str:

@@ -59,12 +59,23 @@ def checked_side_inputs(given: Any, *, step: str, function: Callable[..., Any] |
     return tuple((argument, side.node) for argument, side in given.items())
 
 
+def has_parameter(function: Callable[..., Any], argument: str) -> bool:
+    """Say whether a function has a parameter of that name, behind its first, that can be given by name."""
+    parameters = list((_parameters(function) or {}).values())
+    found = next((p for p in parameters[1:] if p.name == argument), None)
+    return found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
+
+
 def _takes(function: Callable[..., Any], argument: str) -> bool:
+    parameters = _parameters(function)
+    if parameters is None:  # written in C; the call will tell
+        return True
+    return has_parameter(function, argument) or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
     called = getattr(function, "__call__", None) if isinstance(function, type) else function  # noqa: B004
     try:
-        parameters: Mapping[str, inspect.Parameter] = inspect.signature(called).parameters  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # written in C; the call will tell
-        return True
-    found = parameters.get(argument)
-    by_name = found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
-    return by_name or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        return inspect.signature(called).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None

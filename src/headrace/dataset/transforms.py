@@ -309,7 +309,8 @@ class Transforms:
             output: the answer's column, or a mapping from keys of dict answers to columns.
             model_id_column: column that says which model answered; None leaves it out.
             inference_args: passed to the handler's `run_inference`.
-            side_inputs: what they stand for is passed there too, among `inference_args`, by the same names.
+            side_inputs: what they stand for is passed there too, among `inference_args`, by the same names; or, in
+                place of that, to those of the functions here that have a parameter of that name.
             preprocess: function(s) from row to what the handler gets for it, run on CPUs beside the model; the handler
                 then sees a list (or array) of what they return.
             postprocess: function(s) from answer to answer.

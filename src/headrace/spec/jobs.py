@@ -14,10 +14,11 @@ from headrace.spec.keyed import make_step_handler
 from headrace.spec.reference import load_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.dataset import Dataset, Job
-    from headrace.spec.model import InferStep, PipelineSpec, Step
+    from headrace.dataset.side_input import SideInput
+    from headrace.spec.model import InferStep, PipelineSpec, SideInputSpec, Step
 
 
 def build_jobs(spec: PipelineSpec, *, file: str, overwrite: bool = False) -> list[Job]:
@@ -25,16 +26,35 @@ def build_jobs(spec: PipelineSpec, *, file: str, overwrite: bool = False) -> lis
 
     Raises SpecError, naming the step, where the plan refuses it.
     """
-    with _placed(file, "source"):
-        dataset = _read(spec.source)
-    for position, step in enumerate(spec.steps):
-        with _placed(file, f"steps[{position}].{step.kind}"):
-            dataset = _add(dataset, step)
+    sides: dict[str, SideInput] = {}
+    for name, side in spec.side_inputs.items():
+        place = f"side_inputs.{name}"
+        dataset = _dataset(side, sides, file=file, place=f"{place}.")
+        with _placed(file, place):
+            sides[name] = _side_input(dataset, side, name)
+    dataset = _dataset(spec, sides, file=file)
     jobs = []
     for sink in spec.all_sinks:
         with _placed(file, f"sink {sink.path}"):
             jobs.append(_write(dataset, sink, overwrite=overwrite))
     return jobs
+
+
+def _dataset(
+    spec: PipelineSpec | SideInputSpec, sides: Mapping[str, SideInput], *, file: str, place: str = ""
+) -> Dataset:
+    with _placed(file, f"{place}source"):
+        dataset = _read(spec.source)
+    for position, step in enumerate(spec.steps):
+        with _placed(file, f"{place}steps[{position}].{step.kind}"):
+            dataset = _add(dataset, step, sides)
+    return dataset
+
+
+def _side_input(dataset: Dataset, side: SideInputSpec, name: str) -> SideInput:
+    if side.index is not None:
+        return dataset.build_index(side.index.column, **side.index.options("column"), name=name)
+    return dataset.broadcast(None if side.build is None else load_function(side.build), version=side.version, name=name)
 
 
 @contextmanager
@@ -56,23 +76,28 @@ def _read(source: Any) -> Dataset:
     return read(source.path, **options)
 
 
-def _add(dataset: Dataset, step: Step) -> Dataset:
+def _add(dataset: Dataset, step: Step, sides: Mapping[str, SideInput]) -> Dataset:
     """Add a step: its kind is the name of a method of Dataset, its value what the method takes."""
     value = step.value
-    retry = {} if getattr(value, "retry", None) is None else {"retry": Retry(**value.retry.options())}
+    given: dict[str, Any] = {}
+    if getattr(value, "retry", None) is not None:
+        given["retry"] = Retry(**value.retry.options())
+    if getattr(value, "side_inputs", None) is not None:
+        given["side_inputs"] = {argument: sides[name] for argument, name in value.side_inputs.items()}
     add: Callable[..., Dataset] = getattr(dataset, "run_inference" if step.kind == "infer" else step.kind)
     match step.kind:
         case "infer":
-            return add(make_step_handler(value), **_inference_options(value), **retry)
+            return add(make_step_handler(value), **_inference_options(value), **given)
         case "apply":
             return _applied(dataset, value.function, value.args)
         case "add_column":
-            return add(
-                value.column, load_function(value.function), **value.options("function", "column", "retry"), **retry
-            )
+            options = value.options("function", "column", *given)
+            return add(value.column, load_function(value.function), **options, **given)
         case "map" | "map_batches" | "filter" | "flat_map":
-            options = value.options("function", "args", "retry")
-            return add(load_function(value.function), kwargs=value.args, **options, **retry)
+            options = value.options("function", "args", *given)
+            return add(load_function(value.function), kwargs=value.args, **options, **given)
+        case "search":
+            return add(sides[value.index], **value.options("index"))
         case "random_shuffle" | "reshuffle":
             return add(**value.options())
         case _:
@@ -80,7 +105,7 @@ def _add(dataset: Dataset, step: Step) -> Dataset:
 
 
 def _inference_options(step: InferStep) -> dict[str, Any]:
-    options = step.options("handler", "models", "key", "mode", "labelled", "args", "retry")
+    options = step.options("handler", "models", "key", "mode", "labelled", "args", "retry", "side_inputs")
     for name in ("preprocess", "postprocess"):
         if name in options:
             options[name] = [load_function(reference) for reference in options[name]]

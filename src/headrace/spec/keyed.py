@@ -29,20 +29,35 @@ def make_step_handler(step: InferStep) -> ModelHandler[Any]:
         if step.handler is not None:
             raise PlanError("models: names several models, and handler: one; leave one of them out")
         models = {name: make_spec_handler(reference, step.args) for name, reference in step.models.items()}
-        return KeyedModelHandler(models, key=_key(step.key), **given)
+        return KeyedModelHandler(models, key=key_of(step.key), **given)
     if step.handler is None:
         raise PlanError("say which model answers: handler: for one, models: for several")
     if step.key is None and not given:
         return make_spec_handler(step.handler, step.args)
     if given:
         raise PlanError(f"{next(iter(given))}: is for several models, which models: names")
-    kind, _, pattern = step.handler.partition(":")
-    if kind not in registry.KINDS or "{key}" not in pattern:
+    if not is_pattern(step.handler):
         raise PlanError(
             f"key: names the model of each row, and handler: is {step.handler!r}; pass models:, or a pattern such as"
             " sklearn:models/{key}.pkl"
         )
-    return KeyedModelHandler.from_pattern(pattern, make=OfKind(kind, step.args), key=_key(step.key) or "")
+    return handler_of_pattern(step.handler, step.args, key=key_of(step.key) or "")
+
+
+def is_pattern(reference: str) -> bool:
+    """Say whether a reference of a registered kind names models by key.
+
+    >>> is_pattern("sklearn:models/{key}.pkl"), is_pattern("sklearn:model.pkl"), is_pattern("steps:{key}")
+    (True, False, False)
+    """
+    kind, _, pattern = reference.partition(":")
+    return kind in registry.KINDS and "{key}" in pattern
+
+
+def handler_of_pattern(reference: str, options: Mapping[str, Any], *, key: Any) -> KeyedModelHandler:
+    """Make the handler of all models that a reference with `{key}` in it names."""
+    kind, _, pattern = reference.partition(":")
+    return KeyedModelHandler.from_pattern(pattern, make=OfKind(kind, options), key=key)
 
 
 class OfKind:
@@ -56,6 +71,6 @@ class OfKind:
         return registry.make_handler(f"{self.kind}:{path}", **self.options)
 
 
-def _key(reference: str | None) -> Any:
+def key_of(reference: str | None) -> Any:
     """Return a column's name, or the function that "module:function" names."""
     return load_function(reference) if reference is not None and ":" in reference else reference

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from headrace.errors import SpecError
-from headrace.spec.document import Document, parse
+from headrace.spec.document import Document, parse, show_path
 from headrace.spec.model import PipelineSpec
 from headrace.spec.overrides import override
 from headrace.spec.problems import add_problems, show
+from headrace.spec.side_inputs import unknown_side_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,11 @@ def _check(document: Document) -> PipelineSpec | None:
         if (document.data.get("sink") is None) == (document.data.get("sinks") is None):
             document.complain((), "give either sink or sinks: where the rows go")
         try:
-            return PipelineSpec.model_validate(document.data)
+            spec = PipelineSpec.model_validate(document.data)
         except ValidationError as error:
             add_problems(document, error)
+        else:
+            for path, message in unknown_side_inputs(spec):
+                document.complain(path, f"{show_path(path)}: {message}")
+            return spec
     return None

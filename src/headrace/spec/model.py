@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from headrace.errors import HeadraceError
 from headrace.spec.fields import (
@@ -19,100 +19,9 @@ from headrace.spec.fields import (
     Positive,
     Texts,
 )
-
-
-class SpecModel(BaseModel):
-    """A mapping of the file: unknown keys and values of another kind are errors, never silently mended."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
-
-    null_means: ClassVar[frozenset[str]] = frozenset({"model_id_column", "partitioning", "buffer_rows"})
-    """Keys for which null says something; elsewhere it is as if the key were left out."""
-
-    def options(self, *without: str) -> dict[str, Any]:
-        """Return the values that the file gives, as keyword arguments; what it leaves out keeps its default."""
-        given = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
-        return {
-            name: value
-            for name, value in given.items()
-            if name not in without and (value is not None or name in self.null_means)
-        }
-
-
-class FileSource(SpecModel):
-    """What all sources share."""
-
-    path: Texts = Field(min_length=1, description="files, folders, patterns or URLs, one or a list")
-    storage_options: dict[str, Any] | None = None
-
-
-class RowSource(FileSource):
-    """What sources share whose files hold many rows."""
-
-    include_path: str | None = Field(None, description="name of a column for the file that a row comes from")
-    partitioning: Literal["hive"] | None = "hive"
-
-
-class TypedSource(RowSource):
-    """What sources share whose types are found from a sample."""
-
-    columns: list[str] | None = None
-    dtypes: dict[str, str] | None = Field(None, description="column: type, for instance zip: string")
-    type_conflicts: Literal["error", "text"] = "error"
-
-
-class CsvSource(TypedSource):
-    """CSV files."""
-
-    type: Literal["csv"]
-    delimiter: str = Field(",", min_length=1, max_length=1)
-    null_values: list[str] | None = None
-    has_header: bool = True
-    column_names: list[str] | None = None
-    encoding: str = "utf8"
-
-
-class JsonSource(TypedSource):
-    """JSON Lines files."""
-
-    type: Literal["json"]
-
-
-class ParquetSource(RowSource):
-    """Parquet files."""
-
-    type: Literal["parquet"]
-    columns: list[str] | None = None
-
-
-class TextSource(RowSource):
-    """Text files, a row a line."""
-
-    type: Literal["text"]
-
-
-class BinaryFilesSource(FileSource):
-    """Whole files as bytes."""
-
-    type: Literal["binary_files"]
-    pattern: Texts | None = None
-
-
-class ImagesSource(FileSource):
-    """Pictures."""
-
-    type: Literal["images"]
-    mode: str | None = None
-    size: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = Field(
-        None, description="[width, height] in pixels"
-    )
-    pattern: Texts | None = None
-
-
-Source: TypeAlias = Annotated[
-    CsvSource | JsonSource | ParquetSource | TextSource | BinaryFilesSource | ImagesSource,
-    Field(discriminator="type"),
-]
+from headrace.spec.sinks import CsvSink, JsonSink, ParquetSink, Sink
+from headrace.spec.sources import Source
+from headrace.spec.spec_model import SpecModel
 
 
 def _as_folder(value: Any) -> Any:
@@ -175,6 +84,22 @@ class RetrySpec(SpecModel):
     on: Texts | None = Field(None, description="names of exceptions, such as ConnectionError or requests.Timeout")
 
 
+def _by_argument(value: Any) -> Any:
+    names = [value] if isinstance(value, str) else value
+    return {name: name for name in names} if isinstance(names, list) and all(map(_is_text, names)) else value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+SidesUsed: TypeAlias = Annotated[
+    dict[str, str],
+    BeforeValidator(_by_argument, json_schema_input_type=str | list[str] | dict[str, str]),
+    Field(description="names of side inputs, or a mapping from arguments to them"),
+]
+
+
 class InferStep(SpecModel):
     """A model over the rows."""
 
@@ -194,6 +119,7 @@ class InferStep(SpecModel):
     output: str | dict[str, str] = "prediction"
     model_id_column: str | None = "model_id"
     inference_args: dict[str, Any] | None = None
+    side_inputs: SidesUsed | None = None
     preprocess: Functions | None = None
     postprocess: Functions | None = None
     batch_size: Positive | None = None
@@ -249,6 +175,7 @@ class ReplicatedStep(SpecModel):
     """What steps share that run a function of the user's."""
 
     function: Function
+    side_inputs: SidesUsed | None = None
     concurrency: Positive | None = None
     isolation: Literal["auto", "thread", "process"] | None = None
     on_error: OnError | None = None
@@ -285,6 +212,23 @@ class ApplyStep(SpecModel):
     args: dict[str, Any] = Field(default_factory=dict, description="further arguments of the function")
 
 
+class SearchStep(SpecModel):
+    """The nearest neighbors of each row's vector in an index."""
+
+    index: str = Field(description="a side input with index:")
+    column: str
+    k: Positive | None = None
+    output: str | None = None
+    distances: str | None = None
+    batch_size: Positive | None = None
+    concurrency: Positive | None = None
+    isolation: Literal["auto", "thread", "process"] | None = None
+    on_error: OnError | None = None
+    name: str | None = None
+
+    null_means: ClassVar[frozenset[str]] = frozenset({"distances"})
+
+
 class ShuffleStep(SpecModel):
     """Rows in random order."""
 
@@ -316,6 +260,7 @@ class Step(SpecModel):
     limit: Annotated[int, Field(ge=0)] | None = None
     random_shuffle: ShuffleStep | None = None
     reshuffle: ReshuffleStep | None = None
+    search: SearchStep | None = None
     apply: ApplyStep | None = None
 
     @model_validator(mode="after")
@@ -339,38 +284,32 @@ class Step(SpecModel):
         return getattr(self, self.kind)
 
 
-class FileSink(SpecModel):
-    """What all sinks share."""
+class IndexSpec(SpecModel):
+    """An index of a column of vectors."""
 
-    path: str = Field(min_length=1, description="folder or URL")
-    name: str | None = None
-    if_exists: Literal["resume", "overwrite", "fail"] | None = None
-    target_part_bytes: Positive | None = None
-    rows_per_part: Positive | None = None
-    storage_options: dict[str, Any] | None = None
-    compression: str | None = None
-
-
-class CsvSink(FileSink):
-    """CSV files."""
-
-    type: Literal["csv"]
+    column: str
+    key: str | None = None
+    metric: Literal["cosine", "l2", "inner_product"] | None = None
+    kind: Literal["flat", "faiss"] | None = None
+    factory: str | None = None
+    parameters: str | None = None
+    train_rows: Positive | None = None
 
 
-class JsonSink(FileSink):
-    """JSON Lines files."""
+class SideInputSpec(SpecModel):
+    """Rows that are whole before the steps begin that use them, and perhaps made into something."""
 
-    type: Literal["json"]
+    source: Source
+    steps: list[Step] = Field(default_factory=list)
+    build: Function | None = Field(None, description="module:function, from an Arrow table to what the steps get")
+    index: IndexSpec | None = Field(None, description="in place of build: an index for search steps")
+    version: str | None = None
 
-
-class ParquetSink(FileSink):
-    """Parquet files."""
-
-    type: Literal["parquet"]
-    compression_level: int | None = None
-
-
-Sink: TypeAlias = Annotated[CsvSink | JsonSink | ParquetSink, Field(discriminator="type")]
+    @model_validator(mode="after")
+    def _made_in_one_way(self) -> SideInputSpec:
+        if self.index is not None and (self.build is not None or self.version is not None):
+            raise ValueError("index: makes the object by itself; leave build: and version: out")
+        return self
 
 
 class DeadLetters(SpecModel):
@@ -397,6 +336,9 @@ class Run(SpecModel):
 class PipelineSpec(SpecModel):
     """A pipeline: one source, steps in their order, one sink or several."""
 
+    side_inputs: dict[str, SideInputSpec] = Field(
+        default_factory=dict, description="by name; each may use earlier ones"
+    )
     source: Source
     steps: list[Step] = Field(default_factory=list)
     sink: Sink | None = None

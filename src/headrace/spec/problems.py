@@ -41,12 +41,23 @@ def real_path(loc: Path) -> Path:
     >>> real_path(("source", "csv", "path")), real_path(("sinks", 0, "json", "path"))
     (('source', 'path'), ('sinks', 0, 'path'))
     """
+    if made_aside(loc) != loc:
+        return (*loc[:2], *real_path(loc[2:]))
     for tagged in (1 if loc[:1] in (("source",), ("sink",)) else 0, 2 if loc[:1] == ("sinks",) else 0):
         if tagged and len(loc) > tagged:
             return loc[:tagged] + loc[tagged + 1 :]
     if loc[:1] == ("steps",) and loc[2:3] == ("infer",) and loc[3:4] in (("inputs",), ("output",)):
         return loc[:4]
     return loc
+
+
+def made_aside(path: Path) -> Path:
+    """Return what is behind the name of a side input, which has a source and steps as the whole has.
+
+    >>> made_aside(("side_inputs", "prices", "source", "path")), made_aside(("side_inputs", "prices", "build"))
+    (('source', 'path'), ('side_inputs', 'prices', 'build'))
+    """
+    return path[2:] if path[:1] == ("side_inputs",) and path[2:3] in (("source",), ("steps",)) else path
 
 
 def key_places() -> dict[str, list[str]]:
@@ -67,6 +78,8 @@ def key_places() -> dict[str, list[str]]:
 def _models(model: type[BaseModel], place: str) -> Iterator[tuple[str, type[BaseModel]]]:
     yield place, model
     for name, field in model.model_fields.items():
+        if place and name in ("source", "steps"):
+            continue  # of a side input: they are the same as those of the whole
         for inner, is_list in _inner_models(field.annotation):
             yield from _models(inner, f"{place}.{name}".lstrip(".") + ("[]" if is_list else ""))
 
@@ -186,7 +199,7 @@ def _elsewhere(key: str, places: Mapping[str, list[str]]) -> str:
 
 
 def _allowed_keys(path: Path, data: Any) -> list[str]:
-    pattern = re.sub(r"\[\d+\]", "[]", show_path(path))
+    pattern = re.sub(r"\[\d+\]", "[]", show_path(_unnamed(made_aside(path))))
     here = data
     for part in path:
         here = here[part]
@@ -196,7 +209,13 @@ def _allowed_keys(path: Path, data: Any) -> list[str]:
     return sorted({name for model in tagged or models for name in model.model_fields})
 
 
+def _unnamed(path: Path) -> Path:
+    """Leave out the name of a side input, as places do."""
+    return (*path[:1], *path[2:]) if path[:1] == ("side_inputs",) else path
+
+
 def _tags(path: Path) -> list[str]:
+    path = made_aside(path)
     place = show_path(path[:1]) + ("[]" if path[:1] == ("sinks",) else "")
     return [tag for at, model in _models(PipelineSpec, "") if at == place for tag in _tags_of(model)]
 
