@@ -113,3 +113,28 @@ print(len(heaps))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) <= 2  # one heap may lie across such a bound
+
+
+def test_freed_memory_is_used_again() -> None:
+    script = """
+import resource
+import numpy as np
+from headrace.engine.memory import keep_freed_memory
+
+def faults_of(calls):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(calls):
+        np.ones(2**17)  # a megabyte
+        [np.ones(2**15) for _ in range(20)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults_of(10)
+without = faults_of(20)
+keep_freed_memory()
+faults_of(1)
+print(without, faults_of(20))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    without, kept = map(int, done.stdout.split())
+    assert without > 10_000
+    assert kept < without / 10

@@ -42,6 +42,29 @@ def test_a_very_slow_model_shrinks_below_the_start() -> None:
     assert 1 <= cost.target() <= 3
 
 
+def test_slow_rows_come_in_short_batches_where_the_fixed_part_is_negligible() -> None:
+    cost = CostModel()
+    sizes = run(cost, fixed=0.0005, per_row=0.017)
+    assert sizes[:5] == [64, 58, 58, 58, 5]
+    assert cost.target() == pytest.approx(99 * 0.001 / 0.017, rel=0.1)
+
+
+def test_what_looks_negligible_in_one_size_is_tried_in_another() -> None:
+    cost = CostModel()
+    sizes = run(cost, fixed=0.3, per_row=0.02)
+    assert min(sizes) < 10
+    assert cost.target() == pytest.approx((1 - 0.3) / 0.02, rel=0.1)
+
+
+def test_slow_first_calls_make_no_short_batches() -> None:
+    cost = CostModel()
+    cost.observe(64, 5.0)
+    cost.observe(64, 3.0)
+    assert cost.target() >= 20
+    run(cost, fixed=0.05, per_row=0.003)
+    assert cost.target() == pytest.approx((1 - 0.05) / 0.003, rel=0.1)
+
+
 def test_a_fixed_part_longer_than_a_second_is_shared_by_as_many_rows_as_cost_the_same() -> None:
     cost = CostModel()
     run(cost, fixed=3.0, per_row=0.01)

@@ -34,10 +34,12 @@ def hosting(
     several: bool,
     changing: bool = False,
     num_gpus: float | None = None,
+    at_once: int = 1,
 ) -> Hosting:
     """Decide; `gives_back` where a process has to be ended or to give memory back, `several` where models take turns,
     `changing` where newer versions of one take over. What has `num_gpus` is in processes, since the environment of a
     process says which GPUs it sees; how many copies there are is then found when it is known how many GPUs.
+    `at_once` batches suit one model in this process.
 
     >>> hosting(isolation="auto", concurrency=4, model_copies=None, large_model=True, idle_timeout_secs=None,
     ...         gives_back=False, several=False)
@@ -48,7 +50,7 @@ def hosting(
     """
     if isolation not in ("auto", "thread", "process"):
         raise PlanError(f"isolation is {isolation!r}; a model runs in a 'thread' or in a 'process', or use 'auto'")
-    concurrency = whole_number("concurrency", concurrency, of="batches in flight")
+    concurrency = whole_number("concurrency", concurrency, of="batches in flight", optional=True)
     if not isinstance(large_model, bool):
         raise PlanError(f"large_model is {large_model!r}; True is for one copy of the model in a process of its own")
     idle = number("idle_timeout_secs", idle_timeout_secs, above=0, optional=True)
@@ -72,6 +74,9 @@ def hosting(
     if isolation == "auto":
         # A thread that hangs cannot be ended, nor does one give its memory back.
         isolation = "process" if gives_back or large_model or idle is not None or num_gpus is not None else "thread"
+    if concurrency is None:
+        plain = copies is None and idle is None and not (several or changing)
+        concurrency = at_once if isolation == "thread" and plain else 1
     if copies is None and (large_model or (idle is not None and not num_gpus)):
         copies = 1 if large_model or isolation == "thread" else concurrency
     return Hosting(

@@ -43,7 +43,7 @@ def build_inference(
     postprocess: Any,
     limits: BatchLimits,
     weigh: Callable[..., Any] | None,
-    concurrency: int,
+    concurrency: int | None,
     isolation: Any,
     on_error: Any,
     retry: Any,
@@ -78,6 +78,7 @@ def build_inference(
         several=keyed is not None,
         changing=updates is not None,
         num_gpus=hints.get("num_gpus"),
+        at_once=handler.batches_at_once() if isinstance(handler, ModelHandler) else 1,
     )
     before, after = functions_of("preprocess", preprocess), functions_of("postprocess", postprocess)
     name_of = [] if keyed is None or not callable(keyed.key) else [keyed.key]

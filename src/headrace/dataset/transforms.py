@@ -281,7 +281,7 @@ class Transforms:
         weight_fn: str | Callable[[Any], float] | None = None,
         sort_window_rows: int = 4096,
         target_latency_secs: float | None = None,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         isolation: Isolation = "auto",
         on_error: OnError | None = None,
         retry: Retry | None = None,
@@ -327,7 +327,7 @@ class Transforms:
             sort_window_rows: among how many rows those of like length, or of one model, are sought; order is kept.
             target_latency_secs: how long a row should take through this step, the wait for its batch included; without
                 it all is for throughput.
-            concurrency: batches in flight.
+            concurrency: batches in flight; None is one, or one a core for models that are computed on CPUs and bear it.
             isolation: with "thread" they share one model in this process; with "process" each worker process loads
                 its own, and a crash costs the rows that cause it. "auto" is "process" where `timeout_secs` is given.
             on_error: as in `run`, for this step.

@@ -15,7 +15,7 @@ from headrace.engine.choice import Choice
 from headrace.engine.commit.disk_budget import DiskBudget
 from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
-from headrace.engine.memory import MemoryWatch, own_peak_bytes, share_arenas
+from headrace.engine.memory import MemoryWatch, keep_freed_memory, own_peak_bytes, share_arenas
 from headrace.engine.output_stage import CollectStage
 from headrace.engine.placing import place_models
 from headrace.engine.read_stage import ReadStage
@@ -100,6 +100,7 @@ class Execution:
         Raises:
             SourceError, SinkError: before anything is written.
         """
+        keep_freed_memory()
         share_arenas(self._options.cores)  # before the first thread gets one of its own
         self._held.enter_context(shared.running())
         self._held.enter_context(holding(Patience(self._options.max_outage_secs, self._state.stopping)))

@@ -23,8 +23,10 @@ RELIEVED_SHARE = 0.7
 TRIM_SECS = 1.0
 """How often freed memory is given back to the system while it is short."""
 
-M_ARENA_MAX = -8
-"""What `mallopt` calls the number of arenas, in glibc's malloc.h."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+"""What `mallopt` calls its settings, in glibc's malloc.h."""
+KEPT_BYTES = 32 * 2**20
+"""What freed memory an arena keeps, and how large a piece may be that comes out of one: the most that glibc allows."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -159,8 +161,25 @@ def share_arenas(cores: int) -> None:
     Columns pass from the threads that make them to those that write them. What these free lies about in the arenas of
     those, and the more arenas there are, the more lies about.
     """
+    _mallopt(M_ARENA_MAX, max(1, cores // 2))
+
+
+def keep_freed_memory() -> None:
+    """Have this process use memory again that it has freed, rather than give it back at once.
+
+    The arrays that a model makes of a batch are freed before the next batch. glibc gives what is beyond twice the
+    largest of them back to the system, which then has to clear it again: a small network that computes small batches
+    took half as long again.
+    """
+    _mallopt(M_TRIM_THRESHOLD, 2 * KEPT_BYTES)
+    _mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
+
+
+def _mallopt(setting: int, value: int) -> None:
+    if any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
+        return  # the user knows better
     with suppress(AttributeError, OSError):  # only glibc has it
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, max(1, cores // 2))
+        ctypes.CDLL(None).mallopt(setting, value)
 
 
 def give_back() -> None:

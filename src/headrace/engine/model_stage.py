@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from headrace.model.batching import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from headrace.engine.channel import Channel, Gate
     from headrace.engine.clock import StageClock
@@ -98,7 +100,7 @@ class ModelStage(StageRun):
         self._loading = threading.Lock()
         self._loads = Loads()
         self._loaded = False
-        self._users = stage.replicas
+        self._users = self._replicas = stage.replicas
         self._recall, self._placed = recall, placed
         self._row_counts = StepCounts() if recall is None else recall.counts
         if shared_task is not None:
@@ -119,13 +121,23 @@ class ModelStage(StageRun):
         outgoing = Outgoing(self, steps, clock)
         try:
             steps.open()
-            while (batch := self._next(clock, outgoing, member)) is not None:
-                self._answer(number, batch, outgoing, clock)
-                del batch  # it may be large, and is done with
+            with self._share_of_cores():
+                self._answer_all(number, outgoing, clock, member)
             outgoing.flush()
         finally:
             self._release(number)
             steps.close()
+
+    def _share_of_cores(self) -> AbstractContextManager[None]:
+        """Keep this replica's calls to its share of the cores, where several are made at once in this process."""
+        if self._node.isolation == "process" or self._replicas == 1:
+            return nullcontext()
+        return self._node.spec.handler.sharing_cores(self._replicas)
+
+    def _answer_all(self, number: int, outgoing: Outgoing, clock: StageClock, member: Member | None) -> None:
+        while (batch := self._next(clock, outgoing, member)) is not None:
+            self._answer(number, batch, outgoing, clock)
+            del batch  # it may be large, and is done with
 
     # -- rows in ---------------------------------------------------------------------------------------------------
 

@@ -20,13 +20,15 @@ from headrace.handlers.pretrained import (
     load_module,
     loading,
     model_class,
+    only_reads,
     quieten,
     read_settings,
     require_transformers,
 )
-from headrace.handlers.torch_devices import device_of, release_cache, settle, stream_of_thread, tensor_on
+from headrace.handlers.torch_cores import TorchHandler
+from headrace.handlers.torch_devices import device_of, settle, stream_of_thread, tensor_on
 from headrace.model.collation import Side, pad
-from headrace.model.handler import ModelHandler, changed
+from headrace.model.handler import changed
 
 if TYPE_CHECKING:
     import os
@@ -55,7 +57,7 @@ class _Loaded:
     pooling: str
 
 
-class HuggingFaceModelHandler(ModelHandler[Any]):
+class HuggingFaceModelHandler(TorchHandler[Any]):
     """Runs a model of Transformers with its own tokenizer or processor.
 
     `model` is a folder, its URL, or an id of the Hub (with `revision=`). `auto_class` ("AutoModelForMaskedLM") is found
@@ -129,6 +131,12 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
         return model_files(
             self.model, handler_name=type(self).__name__, revision=self.revision, cache_dir=self.cache_dir
         )
+
+    @property
+    def only_reads(self) -> bool:
+        """Not where code is not the library's own, nor where texts are written, which keeps caches."""
+        own = self.inference_fn is None and not self.trust_remote_code
+        return own and only_reads(folder_here(self.model), self.auto_class, writers=_WRITERS)
 
     def check(self) -> None:
         name = type(self).__name__
@@ -218,9 +226,6 @@ class HuggingFaceModelHandler(ModelHandler[Any]):
                 (rows, self._answer(part, model, dict(inference_args or {}))) for rows, part in _of_one_shape(inputs)
             ]
         return parts[0][1] if len(parts) == 1 else _in_order(parts)
-
-    def unload(self, model: Any) -> None:
-        release_cache()
 
     def _answer(self, inputs: Mapping[str, Any], model: _Loaded, args: dict[str, Any]) -> Any:
         """Answer rows whose pictures or sounds are of one shape; texts may be of any length."""

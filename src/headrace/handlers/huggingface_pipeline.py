@@ -21,8 +21,9 @@ from headrace.handlers.pretrained import (
     require_transformers,
 )
 from headrace.handlers.texts import surrogate_error
-from headrace.handlers.torch_devices import device_of, release_cache, settle, stream_of_thread
-from headrace.model.handler import ModelHandler, changed
+from headrace.handlers.torch_cores import TorchHandler
+from headrace.handlers.torch_devices import device_of, settle, stream_of_thread
+from headrace.model.handler import changed
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +41,7 @@ _ALONE = ("feature-extraction",)
 """Tasks whose answers would hold the padding of their batch."""
 
 
-class HuggingFacePipelineModelHandler(ModelHandler[Any]):
+class HuggingFacePipelineModelHandler(TorchHandler[Any]):
     """Runs a pipeline of Transformers for a task: "text-classification", "ner", "image-classification", …
 
     The answers are the pipeline's own dicts and lists; `inference_args` are what its call takes (`top_k`,
@@ -166,9 +167,6 @@ class HuggingFacePipelineModelHandler(ModelHandler[Any]):
             return answers  # which is told by those who count
         found = iter(answers)
         return [item if isinstance(item, RowError) else next(found) for item in items]
-
-    def unload(self, model: Any) -> None:
-        release_cache()
 
     def _kind(self) -> Mapping[str, Any]:
         """Return what Transformers knows about the task.

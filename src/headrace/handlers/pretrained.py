@@ -45,6 +45,18 @@ def read_settings(folder: Path, name: str = "config.json") -> dict[str, Any]:
     return found
 
 
+def only_reads(folder: Path | None, auto_class: str | None, *, writers: tuple[str, ...]) -> bool:
+    """Say whether a model is known to change nothing in itself as it answers, by its class and its settings.
+
+    `writers` are the ends of the names of classes that write texts, and keep caches for that.
+    """
+    settings = {} if folder is None else read_settings(folder)
+    classes = [auto_class or "", *(settings.get("architectures") or ())]
+    positions = f"{settings.get('rope_scaling')} {settings.get('rope_parameters')}"
+    grows = "dynamic" in positions or "longrope" in positions  # tables of positions, made anew for longer texts
+    return any(classes) and not grows and not any(str(name).endswith(writers) for name in classes)
+
+
 def check_at_least_one(value: int | None, setting: str, *, handler_name: str) -> None:
     """Raise PlanError for a length of nothing: the frameworks take it for none, or count from the end."""
     if value is not None and value < 1:

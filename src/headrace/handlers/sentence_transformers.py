@@ -14,9 +14,10 @@ from headrace.handlers.hub import check_model, folder_here, is_hub_id, model_fil
 from headrace.handlers.packages import require
 from headrace.handlers.pretrained import check_at_least_one, loading, quieten
 from headrace.handlers.sentence_tokens import MASK, TOKENS, SentenceTokens, has_scores, prompt_of, texts_of
-from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensors_on
+from headrace.handlers.torch_cores import TorchHandler, alone_on_cores
+from headrace.handlers.torch_devices import device_of, dtype_of, settle, stream_of_thread, tensors_on
 from headrace.model.collation import pad
-from headrace.model.handler import ModelHandler, changed
+from headrace.model.handler import changed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ _PRECISIONS = ("float32", "binary", "ubinary")
 _PROBE = ["Water runs down the headrace. ", " and turns the mill\n"]
 
 
-class SentenceTransformerModelHandler(ModelHandler[Any]):
+class SentenceTransformerModelHandler(TorchHandler[Any]):
     """Embeds texts with a SentenceTransformer, or scores pairs of texts with a CrossEncoder (`task="rerank"`).
 
     `model` is a folder, its URL, or an id on the Hugging Face Hub. "embed" takes one column of texts (`text` where
@@ -100,6 +101,10 @@ class SentenceTransformerModelHandler(ModelHandler[Any]):
     def model_files(self) -> Sequence[str]:
         return model_files(self.model, handler_name=_NAME, revision=self.revision, cache_dir=self.cache_dir)
 
+    @property
+    def only_reads(self) -> bool:
+        return self.tokenize_ahead and not self.trust_remote_code
+
     def default_inputs(self) -> Sequence[str] | str:
         return ("query", "passage") if self._pairs else "text"
 
@@ -158,15 +163,13 @@ class SentenceTransformerModelHandler(ModelHandler[Any]):
 
     def run_inference(self, batch: Any, model: Any) -> NDArray[Any]:  # type: ignore[override]  # takes no arguments
         if not _is_tokens(batch):
-            return self._left_to(model, texts_of(batch, pairs=self._pairs))
+            with alone_on_cores():  # tokenizers are no good for two threads
+                return self._left_to(model, texts_of(batch, pairs=self._pairs))
         import torch
 
         with torch.inference_mode(), stream_of_thread(model.device):
             features = model(_features(batch, model))
             return self._scores(features, model) if self._pairs else self._embeddings(features, torch)
-
-    def unload(self, model: Any) -> None:
-        release_cache()
 
     @property
     def _pairs(self) -> bool:

@@ -17,9 +17,10 @@ from headrace.handlers.hub import check_model, model_folder, model_name
 from headrace.handlers.importing import TORCHVISION
 from headrace.handlers.packages import require
 from headrace.handlers.pictures import to_picture
-from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
+from headrace.handlers.torch_cores import TorchHandler
+from headrace.handlers.torch_devices import device_of, dtype_of, settle, stream_of_thread, tensor_on
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy, local_path
-from headrace.model.handler import ModelHandler, changed
+from headrace.model.handler import changed
 from headrace.model.loading import importing
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ PIXELS = "pixel_values"
 """Prepared pictures: uint8, (channels, height, width)."""
 
 
-class TimmModelHandler(ModelHandler["TimmModel"]):
+class TimmModelHandler(TorchHandler["TimmModel"]):
     """Runs a picture model of timm over arrays, as `read_images` gives them, or over encoded pictures.
 
     `model` is a name of timm ("resnet50.a1_in1k"), or a folder, its URL or an id on the Hugging Face Hub with timm's
@@ -121,6 +122,10 @@ class TimmModelHandler(ModelHandler["TimmModel"]):
             return changed(self, checkpoint_path=path)
         return changed(self, model=path, revision=None)
 
+    @property
+    def only_reads(self) -> bool:
+        return True
+
     def default_inputs(self) -> str:
         return "image"
 
@@ -167,9 +172,6 @@ class TimmModelHandler(ModelHandler["TimmModel"]):
             scores, classes = found.topk(min(self.top_k or 1, found.shape[-1]), dim=-1)
             columns = {"label": model.labels_of(classes.cpu().numpy()), "score": scores.cpu().numpy()}
         return columns if self.top_k is not None else {name: column[:, 0] for name, column in columns.items()}
-
-    def unload(self, model: TimmModel) -> None:
-        release_cache()
 
     def source(self) -> Source:
         """Find the model's configuration, and where its weights are; downloads them where they are on the Hub.

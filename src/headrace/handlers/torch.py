@@ -11,10 +11,11 @@ import numpy as np
 
 from headrace.errors import ModelLoadError, PlanError
 from headrace.handlers.packages import require
-from headrace.handlers.torch_devices import device_of, dtype_of, release_cache, settle, stream_of_thread, tensor_on
+from headrace.handlers.torch_cores import TorchHandler
+from headrace.handlers.torch_devices import device_of, dtype_of, settle, stream_of_thread, tensor_on
 from headrace.model.collation import collation_of, in_groups
 from headrace.model.files import check_file, file_name, format_of, is_local, local_copy
-from headrace.model.handler import ModelHandler, changed
+from headrace.model.handler import changed
 from headrace.model.uneven import why_uneven
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _FORMATS = {
 }
 
 
-class TorchModelHandler(ModelHandler[Any]):
+class TorchModelHandler(TorchHandler[Any]):
     """Runs a PyTorch module in inference mode.
 
     Give one of: `model_class` (with `model_params`) and `state_dict_path` or `safetensors_path`; `torchscript_path`;
@@ -166,9 +167,6 @@ class TorchModelHandler(ModelHandler[Any]):
 
     def weigh(self, batch: Any) -> Any:
         return self.collate.lengths(batch) if self.weighs else None
-
-    def unload(self, model: Any) -> None:
-        release_cache()
 
     def _load(self, torch: Any, device: Any) -> Any:
         ((source, url),) = self.paths.items()

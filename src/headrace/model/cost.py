@@ -14,10 +14,14 @@ START_ROWS = 64
 GROWTH = 4
 LONG_BATCH_SECS = 1.0
 FIXED_SHARE = 0.04
+SHORT_BATCH_SECS = 0.1
+NEGLIGIBLE_SHARE = 0.01
+"""Beyond both, larger batches gain nothing and make the end of a run longer, when nothing is left beside the model."""
 ENGINE_SECS = 0.0005
 """Cost of a batch outside the handler: cutting it, making its inputs, pairing its answers."""
 
 _REMEMBERED = 5
+_SURE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,8 @@ class CostModel:
         """Return the weight to aim at; `row_weight` is the mean weight of a row.
 
         Big enough that the fixed part is at most 4 % of the time, not so big that a batch takes longer than about a
-        second (unless the fixed part alone does), and at most four times what has been tried.
+        second (unless the fixed part alone does), and at most four times what has been tried. Where the fixed part is
+        less than 1 % anyway, a tenth of a second is enough.
         """
         start = START_ROWS * row_weight
         cost = self.cost()
@@ -73,9 +78,12 @@ class CostModel:
             return start
         if cost.per_weight_secs <= 0:
             return GROWTH * self._heaviest()
-        wanted = max(start, cost.fixed_secs * (1 - FIXED_SHARE) / FIXED_SHARE / cost.per_weight_secs)
+        wanted = max(start, _weight_at(FIXED_SHARE, cost))
         if len(self._classes) == 1:
             wanted = inf  # the fixed part shows only once two sizes have been tried
+        if self._sure_of_heavy():
+            short = SHORT_BATCH_SECS / cost.per_weight_secs
+            wanted = min(wanted, short if self._alike() else max(short, _weight_at(NEGLIGIBLE_SHARE, cost)))
         longest = max(LONG_BATCH_SECS - cost.fixed_secs, cost.fixed_secs) / cost.per_weight_secs
         return max(row_weight, min(wanted, longest, GROWTH * self._heaviest()))
 
@@ -105,8 +113,22 @@ class CostModel:
         fixed, per_weight = _line(self.points())
         return Cost(fixed_secs=fixed + ENGINE_SECS, per_weight_secs=per_weight)
 
+    def _sure_of_heavy(self) -> bool:
+        """Whether heavy batches were tried so often that a model's slow first calls say nothing any more."""
+        heaviest = max(self._classes)
+        return sum(len(seen) for size, seen in self._classes.items() if size >= heaviest - 1) >= _SURE
+
+    def _alike(self) -> bool:
+        """Whether all sizes tried are so near to one another that the fixed part cannot show."""
+        return max(self._classes) - min(self._classes) <= 1
+
     def _heaviest(self) -> float:
         return max(weight for weight, _ in self._classes[max(self._classes)])
+
+
+def _weight_at(share: float, cost: Cost) -> float:
+    """Return the weight at which the fixed part is this share of the time."""
+    return cost.fixed_secs * (1 - share) / share / cost.per_weight_secs
 
 
 def _typical(seen: deque[tuple[float, float]]) -> tuple[float, float]:

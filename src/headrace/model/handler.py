@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -12,6 +13,7 @@ from headrace.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 ModelT = TypeVar("ModelT")
 
@@ -60,6 +62,17 @@ class ModelHandler(ABC, Generic[ModelT]):
     def model_id(self) -> str:
         """What the `model_id` column says; by default the class name."""
         return type(self).__name__
+
+    def batches_at_once(self) -> int:
+        """Return how many batches at once suit the model, where it shares this process and the user names no number.
+
+        More than 1 is for models that threads may ask at the same time. Called when the pipeline is written.
+        """
+        return 1
+
+    def sharing_cores(self, batches: int) -> AbstractContextManager[None]:
+        """Keep the calls of this thread to their share of the cores, while `batches` threads ask the model at once."""
+        return nullcontext()
 
     def unload(self, model: ModelT) -> None:
         """Free what the model holds beyond memory; called once when its host closes."""

@@ -87,7 +87,7 @@ def test_the_power_is_cut_at_every_step(tmp_path: Path, kind: str, luck: int | N
 
 
 def test_a_second_cut_while_going_on(tmp_path: Path) -> None:
-    first = cuts_of(tmp_path, "csv", None)["journal.marked"][0]
+    first = cuts_of(tmp_path, "csv", None)["segments.released"][0]
     (tmp_path / "second").mkdir()
     for cuts in cuts_of(tmp_path / "second", "csv", None, begun=first).values():
         for cut in cuts:

@@ -21,7 +21,6 @@ CRASH_POINTS = (
     "journal.after",
     "part.published",
     "letters.published",
-    "journal.marked",
     "segments.released",
     "rewrite.marked",
     "rewrite.replaced",

@@ -79,6 +79,9 @@ class Journal:
         self._remote = log
         self._changed: ChangeLog | None = None
         self._lock = threading.Lock()
+        self._kept: tuple[pa.Schema, str] | None = None
+        """The schema that was stored last, with its digest: most parts have the same."""
+        self._synchronous = ""
         self._begun = True
         with self._errors():
             if read_only:
@@ -89,7 +92,7 @@ class Journal:
                 self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
                 # A working copy is no better than its log: it may go with the machine, and is read as one file.
                 self._db.execute(f"pragma journal_mode={'wal' if log is None else 'memory'}")
-                self._db.execute("pragma synchronous=normal")
+                self._set_synchronous("normal")
             self._check_format()
             if not read_only:
                 self._db.executescript(TABLES)
@@ -204,10 +207,11 @@ class Journal:
         frontier: Place | None,
         with_error: int = 0,
     ) -> None:
-        """Commit, durably, all of it or nothing."""
+        """Commit, durably, all of it or nothing; what was committed before is visible by now."""
         crash_point("journal.before")
-        total = int(self.meta("with_error") or 0) + with_error
+        total = int(self.meta("with_error") or 0) + with_error if with_error else 0
         with self.transaction(durable=True):
+            self._mark_published()
             for part in parts:
                 self.add_part(part)
             for letter in letters:
@@ -215,7 +219,8 @@ class Journal:
             if frontier is not None:
                 unit, position = frontier
                 self.set_meta("frontier", json.dumps([[unit.split, *unit.lane], position]))
-            self.set_meta("with_error", str(total))
+            if total:
+                self.set_meta("with_error", str(total))
         crash_point("journal.after")
 
     def failed(self) -> list[FailedRow]:
@@ -244,8 +249,7 @@ class Journal:
     def mark_published(self) -> None:
         """Note that everything committed so far is visible."""
         with self.transaction():
-            self._db.execute("update parts set published = 1 where published = 0")
-            self._db.execute("update letters set published = 1 where published = 0")
+            self._mark_published()
 
     def mark_rewriting(self, numbers: Iterable[int]) -> None:
         """Note that parts are about to be replaced."""
@@ -261,8 +265,9 @@ class Journal:
             )
 
     def finish(self, *, hopeless: bool = False) -> None:
-        """Note that the job is done, or that every row failed."""
+        """Note that the job is done, or that every row failed; all that was committed is visible."""
         with self.transaction(durable=True):
+            self._mark_published()
             self.set_meta("state", "hopeless" if hopeless else "finished")
         self._write_snapshot()
 
@@ -346,11 +351,18 @@ class Journal:
         """Keep a text by name; inside a transaction."""
         self._db.execute("insert or replace into meta values (?, ?)", (key, value))
 
+    def _mark_published(self) -> None:
+        self._db.execute("update parts set published = 1 where published = 0")
+        self._db.execute("update letters set published = 1 where published = 0")
+
     def _keep_schema(self, schema: pa.Schema) -> str:
         """Store a schema once for all parts that have it; return its digest."""
+        if self._kept is not None and self._kept[0] is schema:
+            return self._kept[1]
         data = schema.serialize().to_pybytes()
         digest = hashlib.sha256(data).hexdigest()[:16]
         self._db.execute("insert or ignore into schemas values (?, ?)", (digest, data))
+        self._kept = schema, digest
         return digest
 
     def _check_format(self) -> None:
@@ -380,7 +392,7 @@ class Journal:
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """Change tables, all of it or nothing, and durably where that is asked for."""
         with self._lock, self._errors():
-            self._db.execute(f"pragma synchronous={'full' if durable and self._remote is None else 'normal'}")
+            self._set_synchronous("full" if durable and self._remote is None else "normal")
             self._db.execute("begin immediate")
             try:
                 yield self._db
@@ -390,11 +402,17 @@ class Journal:
                     if changes:
                         self._remote.append(changes)
             except BaseException:
+                self._kept = None  # it may be undone
                 self._db.execute("rollback")
                 raise
             self._db.execute("commit")
         if self._remote is not None and self._remote.wants_snapshot:
             self._write_snapshot()
+
+    def _set_synchronous(self, mode: str) -> None:
+        if mode != self._synchronous:
+            self._db.execute(f"pragma synchronous={mode}")
+            self._synchronous = mode
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

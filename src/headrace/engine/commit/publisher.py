@@ -73,8 +73,7 @@ class Publisher:
             assert self._letters is not None
             self._letters.publish(letter.receipt)
             crash_point("letters.published")
-        self._journal.mark_published()
-        crash_point("journal.marked")
+        # The journal learns with the next commit that they are visible; after a crash they are published once more.
         self._totals = self._totals.plus(parts, letters, with_error=errors)
         # Rows pass from readers to encoders: freed memory would pile up with the threads that had asked for it.
         pa.default_memory_pool().release_unused()
