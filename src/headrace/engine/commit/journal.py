@@ -252,8 +252,9 @@ class Journal:
             self._mark_published()
 
     def mark_rewriting(self, numbers: Iterable[int]) -> None:
-        """Note that parts are about to be replaced."""
+        """Note that parts are about to be replaced; all are visible by now, and are not to be published once more."""
         with self.transaction(durable=True):
+            self._mark_published()
             self._db.executemany("update parts set rewriting = 1 where number = ?", [(n,) for n in numbers])
 
     def mark_rewritten(self, number: int, schema: pa.Schema, nbytes: int | None) -> None:
