@@ -83,6 +83,26 @@ def test_reports_tell_where_models_were_put(two_gpus: Inventory, tmp_path: Path)
     assert "Seeing on GPU 0 (NVIDIA L4): loaded in" in str(result.report())
 
 
+class OnCpu(Seeing):
+    """Does not use what it has, as PyTorch that was built without CUDA."""
+
+    class Model:
+        device = "cpu"
+
+    def load_model(self) -> Any:
+        return self.Model()
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "told"), [(1, "on cpu, though it has GPU 0 (NVIDIA L4): loaded"), (0, "on cpu: loaded")]
+)
+def test_a_model_that_does_not_use_its_gpu_is_told_of(
+    two_gpus: Inventory, tmp_path: Path, num_gpus: int, told: str
+) -> None:
+    job = asked(OnCpu(), num_gpus=num_gpus, model_copies=1).write_json(tmp_path / "out")
+    assert f"OnCpu {told}" in str(job.run().report())
+
+
 @pytest.mark.parametrize(("settings", "sees"), [({"num_gpus": 2}, "GPU-0,GPU-1"), ({"num_gpus": 0}, "")])
 def test_a_copy_sees_as_many_as_it_asks_for(two_gpus: Inventory, settings: Any, sees: str) -> None:
     found = seen(asked(**settings))

@@ -355,8 +355,7 @@ class ModelStage(StageRun):
             target_batch_rows=cut.target_rows,
             mean_batch_weight=cut.weight / cut.batches if cut.batches else 0.0,
             padding=1 - cut.real_weight / cut.weight if cut.weight else 0.0,
-            # A process that sees one GPU calls it the first, whichever it is.
-            placed_on=done.placed_on if self._placed is None else str(self._placed),
+            placed_on=done.placed_on if self._placed is None else self._placed.told(done.placed_on),
         )
 
     def _models_done(self) -> ModelStatistics | None:

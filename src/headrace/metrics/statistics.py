@@ -77,7 +77,8 @@ class ModelStatistics:
     padding: float = 0.0
     """Share of the weight of all batches that is padding, as far as rows have lengths."""
     placed_on: str = ""
-    """The GPU of each copy, or the device that the model says it is on; empty where nothing says it."""
+    """The GPU of each copy, or the device that the model says it is on; empty where nothing says it. A model on the CPU
+    that has a GPU says both."""
     device_bytes: int = 0
     """What PyTorch has allocated on GPUs in the processes of the model."""
 

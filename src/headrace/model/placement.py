@@ -57,6 +57,18 @@ class Placed:
         place = self.places[number % len(self.places)]
         return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in place)}
 
+    def told(self, device: str) -> str:
+        """Write where a model is that says it is on `device`; a process that sees one GPU calls it the first.
+
+        >>> from headrace.model.inventory import Gpu
+        >>> placed = Placed(places=((Gpu(index=3, uuid="GPU-c", name="L4"),),))
+        >>> placed.told("cuda:0"), placed.told("cpu")
+        ('GPU 3 (L4)', 'cpu, though it has GPU 3 (L4)')
+        """
+        if not device.lower().startswith("cpu"):
+            return str(self)
+        return f"{device}, though it has {self}" if any(self.places) else device
+
     def __str__(self) -> str:
         copies = [" + ".join(map(str, place)) or "no GPU" for place in self.places]
         times = {place: copies.count(place) for place in copies}
