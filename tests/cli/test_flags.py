@@ -20,6 +20,8 @@ from headrace.errors import AnswerError
         ("leave memory_budget= out, or use key=", "leave --memory-budget out, or use --key"),
         ("mode='all'; leave isolation='thread' out", "--mode all; leave --isolation thread out"),
         ("large_model=True is for one; pass version=, and", "--large-model is for one; pass --model-version, and"),
+        ("asks for num_gpus=0.5, and; leave num_gpus= and accelerator='l4' out", "asks for --num-gpus 0.5, and; leave --num-gpus and --accelerator l4 out"),
+        ("min_ram= asks for 3.0 GB; pass a larger memory_limit=, or fewer model_copies=", "--min-ram asks for 3.0 GB; pass a larger --memory-limit, or fewer --model-copies"),
         ("nothing to put in other words: a == b", "nothing to put in other words: a == b"),
     ],
 )  # fmt: skip

@@ -10,6 +10,8 @@ from sklearn.dummy import DummyClassifier
 import headrace as hr
 from headrace.cli.main import main
 from headrace.cli.models import models_by_name
+from headrace.engine import nvml
+from headrace.model.inventory import Gpu, Inventory
 from tests.cli.written import rows
 
 Printed = pytest.CaptureFixture[str]
@@ -115,3 +117,18 @@ def test_the_plan_is_shown_without_a_model_being_loaded(capsys: Printed) -> None
     assert infer(BY_KEY, "--key", "customer", "--memory-budget", "auto", "--explain") == 0
     assert "half of the run's memory limit" in capsys.readouterr().out
     assert not hr.read_json("orders.jsonl").take(0)
+
+
+def test_what_a_model_needs_of_the_machine_is_asked_for_and_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    gpus = tuple(Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA L4") for n in range(2))
+    monkeypatch.setattr(nvml, "inventory", lambda: Inventory(gpus=gpus))
+    model = "sklearn:models/acme/model.pkl"
+    assert infer(model, "--num-gpus", "1", "--accelerator", "nvidia-l4", "--explain") == 0
+    assert "placed on: GPU 0 (NVIDIA L4), GPU 1 (NVIDIA L4)" in capsys.readouterr().out
+    monkeypatch.setattr(nvml, "inventory", Inventory)
+    assert infer(model, "--num-gpus", "0.5") == 2
+    assert "asks for --num-gpus 0.5, and no NVIDIA GPU is found" in capsys.readouterr().err
+    assert infer(model, "--min-ram", "900TB") == 2
+    assert "--min-ram asks for 900.0 TB" in capsys.readouterr().err

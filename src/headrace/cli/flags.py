@@ -11,14 +11,15 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_ALIKE = r"\b(memory_budget|model_copies|large_model|idle_timeout_secs|isolation|watch|key|mode|labelled)" + (
-    r"=(?:'(\w+)'|True\b|(?=[,;) ]|$))"
+_ALIKE = (
+    r"\b(memory_budget|model_copies|large_model|idle_timeout_secs|isolation|watch|key|mode|labelled|num_gpus|accelerator"
+    r"|min_ram)=(?:'([\w-]+)'|True\b|([\d.]*\d)|(?=[,;) ]|$))"
 )
 """Arguments whose flags are called like them."""
 _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bon_error='(\w+)'", r"--on-error \1"),
     (r"\bmemory_limit='(\w+)'", r"--memory-limit \1"),
-    (r"\b(larger) (memory|disk)_limit\b", r"\1 --\2-limit"),
+    (r"\b(larger) (memory|disk)_limit\b=?", r"\1 --\2-limit"),
     (r"\bmemory_limit is\b", "--memory-limit is"),
     (r"\bdtypes=\{'(\w+)': '(\w+)'\}", r"--dtype \1=\2"),
     (r"\b(delimiter|encoding|type_conflicts)='([^']+)'", r"""--read '\1="\2"'"""),
@@ -55,8 +56,8 @@ def in_flags(message: str) -> str:
 
 
 def _flag(found: re.Match[str]) -> str:
-    """Write `name='value'`, `name=True` or `name=` as a flag of the same name."""
-    name, value = "--" + found[1].replace("_", "-"), found[2]
+    """Write `name='value'`, `name=1`, `name=True` or `name=` as a flag of the same name."""
+    name, value = "--" + found[1].replace("_", "-"), found[2] or found[3]
     return f"{name} {value}" if value else name
 
 

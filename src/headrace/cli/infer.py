@@ -93,6 +93,9 @@ class Request:
     model_copies: int | None
     large_model: bool
     idle_timeout_secs: float | None
+    num_gpus: float | None
+    accelerator: str | None
+    min_ram: str | None
     key: str | None
     mode: str | None
     labelled: bool
@@ -150,6 +153,10 @@ class Request:
               help="One copy of the model in a process of its own, whatever the concurrency.")  # fmt: skip
 @click.option("--idle-timeout-secs", type=click.FloatRange(min=0, min_open=True), metavar="SECS",
               help="A model that has had no batch for so long leaves memory until it is needed.")  # fmt: skip
+@click.option("--num-gpus", type=click.FloatRange(min=0), metavar="N",
+              help="GPUs of each copy of the model; there is a copy for each GPU. 0.5: half of one.")  # fmt: skip
+@click.option("--accelerator", metavar="KIND", help="Kind of GPU, such as nvidia-l4.")
+@click.option("--min-ram", metavar="BYTES", help="Memory that each copy of the model needs, such as 8GB.")
 @click.option("--key", metavar="COLUMN",
               help="Column (or module:function) that names each row's model: {key} in MODEL, or a NAME.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["route", "all"]),
@@ -291,6 +298,9 @@ def _answered(dataset: Dataset, request: Request) -> Dataset:
         "model_copies": request.model_copies,
         "large_model": request.large_model,
         "idle_timeout_secs": request.idle_timeout_secs,
+        "num_gpus": request.num_gpus,
+        "accelerator": request.accelerator,
+        "min_ram": request.min_ram,
         "memory_budget": request.memory_budget
         if request.memory_budget in (None, "auto")
         else MemoryBudget(cpu=request.memory_budget),
