@@ -1,5 +1,6 @@
 import datetime
 import json
+import traceback
 
 import numpy as np
 import pytest
@@ -85,3 +86,21 @@ def test_an_exception_without_a_text_does_not_hide_the_failure():
     failure = RowFailure.of(SulkyError(), stage="map_1", ordinal=0, row={})
     assert failure.error_type == "SulkyError"
     assert "RuntimeError" in failure.message
+
+
+def test_the_traceback_is_pythons_own_but_for_the_carets() -> None:
+    def fail() -> None:
+        try:
+            {}["a"]["b"]  # type: ignore[index]
+        except KeyError:
+            raise ExceptionGroup("two", [ValueError("one"), TypeError("two")]) from OSError("cause")
+
+    try:
+        fail()
+    except ExceptionGroup as error:
+        shown = RowFailure.of(error, stage="map_1", ordinal=0, row={}).traceback
+        pythons = "".join(traceback.format_exception(error))
+    assert "^" not in shown
+    assert shown.splitlines() == [line for line in pythons.splitlines() if "^" not in line]
+    assert "fail()" in shown
+    assert "OSError: cause" in shown

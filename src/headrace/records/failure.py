@@ -70,7 +70,7 @@ class RowFailure:
         >>> RowFailure.of(ValueError("too long"), stage="map_1", ordinal=3, row={"id": 3}).message
         'too long'
         """
-        text = "".join(tb.format_exception(error)) if error.__traceback__ is not None else ""
+        text = _traceback_of(error) if error.__traceback__ is not None else ""
         return cls(
             stage=stage,
             ordinal=ordinal,
@@ -84,6 +84,18 @@ class RowFailure:
             model_id=model_id,
             siblings=siblings,
         )
+
+
+def _traceback_of(error: BaseException) -> str:
+    """Return the traceback as Python shows it, but for carets: to place them, each line is compiled at every failure."""
+    shown = tb.TracebackException.from_exception(error)
+    parts: list[tb.TracebackException | None] = [shown]
+    while parts:
+        if (part := parts.pop()) is not None:
+            for frame in part.stack:
+                frame.colno = None
+            parts += [part.__cause__, part.__context__, *(part.exceptions or ())]
+    return "".join(shown.format())
 
 
 def row_as_json(row: Any) -> str:
