@@ -17,7 +17,6 @@ from headrace.engine.input_plan import InputPlan
 from headrace.engine.memories import Memories
 from headrace.engine.memory import MemoryWatch, keep_freed_memory, own_peak_bytes, share_arenas
 from headrace.engine.output_stage import CollectStage
-from headrace.engine.placing import place_models
 from headrace.engine.read_stage import ReadStage
 from headrace.engine.side_inputs import SideInputs
 from headrace.engine.state import RunState
@@ -27,7 +26,7 @@ from headrace.errors import BalanceError, HeadraceError, RunError
 from headrace.metrics.statistics import RunStatistics
 from headrace.model import shared
 from headrace.plan.graph import Plan, nodes_behind
-from headrace.plan.nodes import Collect, Write
+from headrace.plan.nodes import Collect, RunInference, Write
 from headrace.plan.rules import optimised
 from headrace.plan.stages import fuse
 from headrace.records.failure import told
@@ -35,7 +34,7 @@ from headrace.sinks.folder import beginning_here
 from headrace.sinks.patience import Patience, holding
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from headrace.engine.commit.committer import Committer
     from headrace.engine.commit.done import Done
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.retrying import RetriedRow
     from headrace.engine.options import ExecutionOptions
     from headrace.engine.stage_run import StageRun
+    from headrace.model.placement import Placed
     from headrace.records.block import Block
 
 SWITCH_SECS = 0.0005
@@ -68,7 +68,11 @@ class Execution:
         side_inputs: SideInputs | None = None,
     ) -> None:
         """`side_inputs` are given where they are made already."""
-        plan, self._placement = place_models(plan, memory_limit_bytes=options.memory_limit_bytes)
+        self._placement: Mapping[str, Placed] = {}
+        if any(isinstance(node, RunInference) for node in plan.nodes):
+            from headrace.engine.placing import place_models  # modules that are for models alone
+
+            plan, self._placement = place_models(plan, memory_limit_bytes=options.memory_limit_bytes)
         self._plan, self._options, self._collected = plan, options, collected
         self._given_side_inputs = side_inputs is not None
         self._side_inputs = side_inputs or SideInputs(plan, disk_limit_bytes=options.disk_limit_bytes)

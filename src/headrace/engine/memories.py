@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.engine.identity import answers_identity
-from headrace.engine.recall import Memory, Recall
 from headrace.errors import PlanError
 from headrace.plan.graph import nodes_behind
 from headrace.plan.nodes import Write
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.engine.commit.answer_mirror import AnswerMirror
     from headrace.engine.commit.claim import Claim
     from headrace.engine.commit.committer import Committer
+    from headrace.engine.recall import Recall
     from headrace.model.answer_store import AnswerStore
     from headrace.model.versions import Version
     from headrace.plan.graph import Plan
@@ -50,6 +50,10 @@ class Memories:
             PlanError: its answers are to be durable, and no output can keep them.
             SinkError: its cache cannot be used.
         """
+        if node.durability != "row" and node.cache is None:
+            return None
+        from headrace.engine.recall import Memory, Recall  # modules that few jobs need
+
         own = equal = None
         name = self._plan.name_of(node)
         if node.durability == "row" and (claim := self._claim_for(node)) is not None:

@@ -7,30 +7,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.engine.budget import models_bytes
 from headrace.engine.channel import Channel, Gate
-from headrace.engine.copied_stage import CopiedModelStage
-from headrace.engine.copies import Copies
-from headrace.engine.gathering import Gathering
-from headrace.engine.keyed_stage import KeyedModelStage
-from headrace.engine.model_stage import ModelStage
-from headrace.engine.notes import Notes
 from headrace.engine.ordered_stage import LimitStage, ShuffleStage
 from headrace.engine.outlet import Edge, Needed, Outlet
 from headrace.engine.output_stage import CollectStage, WriteStage
-from headrace.engine.placing import shares_of
-from headrace.engine.predict import PredictTask
-from headrace.engine.processes.crew import Crew
 from headrace.engine.processes.terms import Terms
 from headrace.engine.read_stage import ReadStage
-from headrace.engine.refreshed_stage import RefreshedModelStage
-from headrace.engine.same_model import same_model
 from headrace.engine.step_stage import StepStage
 from headrace.engine.steps import StepChain
-from headrace.engine.versions import Versions
 from headrace.errors import StageError
-from headrace.model.keyed import KeyedModelHandler
-from headrace.model.scales import Scales
 from headrace.plan.graph import Plan, UnitMap, nodes_behind
 from headrace.plan.lanes import first_lanes
 from headrace.plan.nodes import Collect, Limit, Read, Reshuffle, RunInference, Shuffle, Union, Write
@@ -46,9 +31,10 @@ if TYPE_CHECKING:
     from headrace.engine.commit.retrying import Retrying
     from headrace.engine.memories import Memories
     from headrace.engine.memory import MemoryWatch
+    from headrace.engine.model_wiring import ModelWiring
     from headrace.engine.options import ExecutionOptions
+    from headrace.engine.processes.crew import Crew
     from headrace.engine.processes.supervised import SupervisedReplica
-    from headrace.engine.recall import Recall
     from headrace.engine.side_inputs import SideInputs
     from headrace.engine.stage_run import StageRun
     from headrace.engine.state import RunState
@@ -57,7 +43,7 @@ if TYPE_CHECKING:
     from headrace.plan.lanes import Lane
     from headrace.plan.nodes import AnyNode, InferenceSpec
     from headrace.plan.stages import Stage
-    from headrace.plan.steps import OnError, Step
+    from headrace.plan.steps import Step
     from headrace.records.block import Block
     from headrace.sources.source import Split
 
@@ -99,7 +85,7 @@ class Wiring:
         state.on_stop(self._gate.cancel)
         self._fused = [_within(budget, stage) for stage in stages]
         self._inboxes: dict[int, Channel] = {}
-        self._copies: list[tuple[RunInference, OnError, Copies]] = []
+        self._models: ModelWiring | None = None
         self._runs: dict[int, StageRun] = {}
         """By the node at a stage's head."""
 
@@ -236,106 +222,30 @@ class Wiring:
         )
 
     def _model(self, stage: Stage, outlet: Outlet, inbox: Channel, head: RunInference) -> StageRun:
-        name = self._plan.name_of(head)
-        own = self._own_spec
-        on_error: OnError = head.on_error or self._options.on_error
-        versions = None if head.updates is None else Versions()
-        recall: Recall | Gathering | None = self._memories.recall_of(
-            head, on_error=on_error, version=None if versions is None else lambda: versions.version
-        )
-        scales, placed = Scales(head.spec, name), self._placement.get(name)
-        hopeless = self._options.hopeless_rows
-        keyed = isinstance(head.spec.handler, KeyedModelHandler)
-        if (scales.padded or keyed) and recall is None:
-            recall = Gathering(head.spec, nulls=on_error == "null")
-        # What is answered beside a failed row is kept, before the failure ends the run or is written as nulls.
-        make = partial(
-            PredictTask, stage=name, on_error=on_error if recall is None else "dead_letter", hopeless_rows=hopeless
-        )
-        common: dict[str, Any] = {
-            "node": head,
-            "name": name,
-            "on_error": on_error,
-            "gate": self._gate,
-            "inbox_bytes": self._budget.model_inbox_bytes,
-            "make_steps": self._steps(stage),
-            "scales": scales,
-            "notes": Notes(self._journals_behind(head), name, head.spec),
-            "recall": recall,
-            "placed": placed,
-        }
-        terms = Terms(name=name, retry=head.spec.retry, timeout_secs=head.spec.timeout_secs)
-        in_process = partial(self._in_process, terms=[terms], share=head.copies or stage.replicas, placed=placed)
-        process = stage.isolation == "process"
-        if head.copies is not None:
-            copies = self._copies_of(
-                head,
-                on_error if recall is None else "dead_letter",
-                (
-                    lambda number: in_process(partial(make, head.spec, sent_at_once=True))(
-                        f"{name}#{number}", Crew(), number
-                    )
-                )
-                if process
-                else (lambda _: make(head.spec, pause=self._state.pause)),
-            )
-            return CopiedModelStage(stage, self._state, outlet, inbox, copies=copies, **common)
-        if isinstance(head.spec.handler, KeyedModelHandler):
-            return KeyedModelStage(
-                stage,
+        from headrace.engine.model_wiring import ModelWiring  # brings thirty modules, which are for models alone
+
+        if self._models is None:
+            self._models = ModelWiring(
                 self._state,
-                outlet,
-                inbox,
-                handler=head.spec.handler,
-                make_model=(
-                    lambda key, spec, number: in_process(partial(make, own(spec), sent_at_once=True))(
-                        f"{name}:{key}", Crew(), number
-                    )
-                )
-                if process
-                else (lambda key, spec, _: make(own(spec), pause=self._state.pause)),
-                in_processes=process,
-                budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
-                shares=shares_of(head, placed, memory_limit_bytes=self._options.memory_limit_bytes),
-                **common,
-            )
-        if versions is not None:
-            return RefreshedModelStage(
-                stage,
-                self._state,
-                outlet,
-                inbox,
-                versions=versions,
-                make_task=(
-                    lambda it, spec, number: in_process(partial(make, own(spec), sent_at_once=True))(
-                        f"{name}:{it.name}", Crew(), number
-                    )
-                )
-                if process
-                else (lambda _, spec, __: make(own(spec), pause=self._state.pause)),
+                self._options,
+                budget=self._budget,
                 memory=self._memory,
-                budget_bytes=models_bytes(head, self._options.memory_limit_bytes),
-                **common,
+                gate=self._gate,
+                memories=self._memories,
+                own_spec=self._own_spec,
+                in_process=self._in_process,
             )
-        return ModelStage(
+        name = self._plan.name_of(head)
+        return self._models.stage_of(
             stage,
-            self._state,
             outlet,
             inbox,
-            shared_task=None if process else make(own(head.spec), pause=self._state.pause),
-            make_process=in_process(partial(make, own(head.spec), sent_at_once=True)) if process else None,
-            **common,
+            head,
+            name=name,
+            make_steps=self._steps(stage),
+            journals=self._journals_behind(head),
+            placed=self._placement.get(name),
         )
-
-    def _copies_of(self, node: RunInference, on_error: OnError, make: Callable[[int], Task]) -> Copies:
-        """Return the copies of a model: those of another step that asks the same one in the same way, or new ones."""
-        for other, others, copies in self._copies:
-            if others == on_error and same_model(node, other):
-                return copies
-        assert node.copies is not None
-        copies = Copies(make, node.copies, exclusive=node.isolation == "process", idle_secs=node.idle_timeout_secs)
-        self._copies.append((node, on_error, copies))
-        return copies
 
     def _journals_behind(self, node: AnyNode) -> list[Journal]:
         outputs = [o for o in self._plan.outputs if isinstance(o, Write) and node in nodes_behind(self._plan, o)]

@@ -87,7 +87,7 @@ class RowFailure:
 
 
 def _traceback_of(error: BaseException) -> str:
-    """Return the traceback as Python shows it, but for carets: to place them, each line is compiled at every failure."""
+    """Return the traceback as Python shows it, but for carets: each line would be compiled for them, every time."""
     shown = tb.TracebackException.from_exception(error)
     parts: list[tb.TracebackException | None] = [shown]
     while parts:
