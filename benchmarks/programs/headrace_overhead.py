@@ -16,7 +16,7 @@ from benchmarks.attribution import Attribution
 from benchmarks.programs.headrace_numpy import transform
 from headrace.engine import execution, identity, output_stage
 from headrace.engine.clock import StageClock
-from headrace.engine.commit import arrivals, committer, done, holdings, home, journal, opening, segments
+from headrace.engine.commit import arrivals, committer, done, flusher, holdings, home, journal, opening, segments
 from headrace.engine.execution import Execution
 from headrace.engine.input_plan import InputPlan
 from headrace.engine.stage_run import StageRun
@@ -35,7 +35,7 @@ def watch_journal(cpu: Attribution) -> None:
     names, data = cpu.watched("journal", folder.sync), cpu.watched("data", folder.sync)
     folder.sync = lambda path: (names if os.path.isdir(path) else data)(path)
     cpu.watch("journal", home.Home, "inspect", "claim", "clear_work", "release")
-    cpu.watch("journal", committer.Committer, "flush")
+    cpu.watch("journal", flusher.Flusher, "flush")
     cpu.watch("journal", arrivals.Arrivals, "add", "missing")
     cpu.watch("journal", done.Done, "missing")
     cpu.watch("journal", holdings.Holdings, "take", "split", "release", "release_memory", "save", "make_room")
