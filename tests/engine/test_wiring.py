@@ -23,9 +23,10 @@ class OpenOutput:
         class journal:
             """Without an entry."""
 
-            @staticmethod
-            def meta(key):
-                return None
+            class file:
+                @staticmethod
+                def meta(key):
+                    return None
 
 
 def owned(*jobs) -> list[set[str]]:

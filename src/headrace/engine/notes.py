@@ -28,7 +28,7 @@ class Notes:
     def read(self) -> Learnt:
         """Return what an earlier run has learnt, or nothing."""
         for journal in self._journals:
-            text = journal.meta(self._key)
+            text = journal.file.meta(self._key)
             if text is not None and (entry := json.loads(text))["about"] == self._about:
                 return Learnt.from_json(entry["learnt"])
         return Learnt()
@@ -37,5 +37,5 @@ class Notes:
         """Replace the entry; cheap, since it becomes durable with the next commit."""
         text = json.dumps({"about": self._about, "learnt": learnt.to_json()})
         for journal in self._journals:
-            with journal.transaction():
-                journal.set_meta(self._key, text)
+            with journal.file.transaction():
+                journal.file.set_meta(self._key, text)

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.journal import Journal
+from headrace.engine.commit.journal_file import JournalFile
 from headrace.sinks.folder import sync
 
 
@@ -146,19 +146,19 @@ def powered(root: Path, at_step: Callable[[Disk, str], None]) -> Iterator[Disk]:
     The real disk is spared: nothing is synced there.
     """
     disk = Disk(root)
-    transaction, close, made = Journal.transaction, Journal.close, Journal.__init__
+    transaction, close, made = JournalFile.transaction, JournalFile.close, JournalFile.__init__
 
     @contextmanager
-    def watched(journal: Journal, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def watched(journal: JournalFile, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         with transaction(journal, durable=False) as db:
             yield db
         disk.transaction_ended(journal._path, durable=durable)
 
-    def opened(journal: Journal, path: str, **options: object) -> None:
+    def opened(journal: JournalFile, path: str, **options: object) -> None:
         made(journal, path, **options)  # type: ignore[arg-type]
         disk.transaction_ended(path, durable=False)
 
-    def closed(journal: Journal) -> None:
+    def closed(journal: JournalFile) -> None:
         close(journal)
         disk.transaction_ended(journal._path, durable=True)
 
@@ -169,9 +169,9 @@ def powered(root: Path, at_step: Callable[[Disk, str], None]) -> Iterator[Disk]:
                     patch.setattr(module, "crash_point", lambda step: at_step(disk, step))
                 if vars(module).get("sync") is sync:
                     patch.setattr(module, "sync", disk.synced)
-        patch.setattr(Journal, "transaction", watched)
-        patch.setattr(Journal, "__init__", opened)
-        patch.setattr(Journal, "close", closed)
+        patch.setattr(JournalFile, "transaction", watched)
+        patch.setattr(JournalFile, "__init__", opened)
+        patch.setattr(JournalFile, "close", closed)
         try:
             yield disk
         finally:

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
-from headrace.engine.commit.journal import Journal, remove_journal
+from headrace.engine.commit.journal import Journal
+from headrace.engine.commit.journal_file import remove_journal
 from headrace.engine.commit.segments import Segments
 from headrace.errors import OutputExistsError, SinkError
 from headrace.sinks.disk import cannot_write

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.commit.crash import crash_point
 from headrace.engine.commit.home import HIDDEN, WorkFolder, judge
-from headrace.engine.commit.journal import Journal, remove_journal
+from headrace.engine.commit.journal import Journal
+from headrace.engine.commit.journal_file import remove_journal
 from headrace.engine.commit.mirror import SegmentMirror
 from headrace.engine.commit.remote_log import RemoteLog
 from headrace.engine.commit.segments import Segments
@@ -105,7 +106,7 @@ class RemoteHome(WorkFolder):
         """Return the answers that are durable before their rows are, with what earlier runs of the job left."""
         from headrace.engine.commit.answer_mirror import AnswerMirror
 
-        journal.sync()  # whose they are has to be known before there are any
+        journal.file.sync()  # whose they are has to be known before there are any
         answers = AnswerMirror(self._store, f"{ANSWERS}/{journal.job}", writer=self._log.writer)
         answers.fetch()
         return answers
@@ -115,7 +116,7 @@ class RemoteHome(WorkFolder):
     ) -> SegmentMirror:
         """Return what copies segment files into the store; `mutex` guards them, `fail` hears of what goes wrong."""
         folder = f"{SEGMENTS}/{journal.job}"
-        return SegmentMirror(self._store, folder, segments, mutex=mutex, before=journal.sync, fail=fail)
+        return SegmentMirror(self._store, folder, segments, mutex=mutex, before=journal.file.sync, fail=fail)
 
     def stage(self, receipt: str, folder: str) -> str:
         """Put a prepared file that belongs in `folder` into the store, and return the receipt that says so."""
