@@ -137,6 +137,30 @@ def test_models_by_a_pattern_are_loaded_when_met_and_one_that_is_not_there_fails
     assert [row["prediction"] for row in written] == ["model a", "model b", "model a"]
 
 
+def test_keys_that_nobody_would_expect_fail_alone_and_lead_nowhere_else(tmp_path: Path) -> None:
+    home, inside = tmp_path / "a[1] place", "naïve 模型"
+    home.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (home / f"{inside}.txt").write_text("model")
+    keyed = hr.KeyedModelHandler.from_pattern(str(home / "{key}.txt"), make=Text, key="k")
+    assert keyed.model_files() == [str(home / f"{inside}.txt")]
+    odd = ["../secret", "", ".", "..", "~", "x" * 5000, "a\0b", "*", "\n", None, "{key}", "..\\secret", " "]
+    out = tmp_path / "out"
+    hr.from_items([{"k": k} for k in [inside, *odd]]).run_inference(keyed).write_json(out).run(on_error="dead_letter")
+    assert [letter["row"]["k"] for letter in letters(out)] == odd
+    assert all(len(letter["message"]) < 1000 for letter in letters(out) if letter["error_type"] == "UnknownKeyError")
+    written = [json.loads(line) for line in next(out.glob("part-*")).read_text().splitlines()]
+    assert written == [{"k": inside, "prediction": "model", "model_id": inside}]
+
+
+def test_numbers_that_are_none_are_keys_of_nobody() -> None:
+    half = FunctionModelHandler(lambda numbers: [f"half: {number}" for number in numbers])
+    keyed = hr.KeyedModelHandler({"1.5": half}, key="k")
+    items = [{"k": k} for k in (1.5, float("nan"), float("inf"), None)]
+    found = hr.from_items(items).run_inference(keyed, inputs="k", on_error="null").take(4)
+    assert [row["prediction"] for row in found] == ["half: 1.5", None, None, None]
+
+
 def test_another_model_under_a_name_is_another_job(tmp_path: Path) -> None:
     def run(out: Path) -> None:
         keyed = hr.KeyedModelHandler({name: Text(str(tmp_path / f"{name}.txt")) for name in "ab"}, key="k")

@@ -322,8 +322,8 @@ def test_what_cannot_be_is_told_when_the_pipeline_is_written(tmp_path: Path) -> 
         ds.run_inference(text, watch="m/*", updates=[])
     with pytest.raises(PlanError, match=r"with_model\(path\)"):
         ds.run_inference(FakeModelHandler(len), watch="m/*")
-    with pytest.raises(PlanError, match="large_model= is for a model that stays"):
-        ds.run_inference(text, watch="m/*", large_model=True)
+    with pytest.raises(PlanError, match="idle_timeout_secs= is for a model that stays"):
+        ds.run_inference(text, watch="m/*", large_model=True, idle_timeout_secs=5)
     with pytest.raises(PlanError, match="KeyedModelHandler"):
         ds.run_inference(hr.KeyedModelHandler({"a": text}, key="id"), watch="m/*")
     with pytest.raises(PlanError, match="an iterable of headrace.ModelMetadata"):
@@ -405,3 +405,59 @@ def test_in_processes_each_version_has_its_own_and_a_crash_of_a_new_one_harms_no
     updates_ = next(stage.updates for stage in result.statistics.stages if stage.updates is not None)
     assert (updates_.switches, updates_.rejected) == (1, 2)
     assert json.dumps(result.report().to_dict())
+
+
+class Shared(Text):
+    """Tells where it is. Later batches of the first version wait until somebody holds a named pipe open."""
+
+    def __init__(self, path: str, pipe: str) -> None:
+        super().__init__(path)
+        self.pipe = pipe
+
+    def run_inference(self, batch: Any, model: str) -> list[Any]:
+        if model == "one" and batch[0] >= 6 * BATCH:
+            with open(self.pipe):
+                pass
+        return [f"{answer} {os.getpid()} {id(model)}" for answer in super().run_inference(batch, model)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "copies"),
+    [({"large_model": True}, 1), ({"model_copies": 2, "isolation": "process"}, 2), ({"model_copies": 2}, 2)],
+)
+def test_copies_that_batches_in_flight_share_change_too(tmp_path: Path, settings: Any, copies: int) -> None:
+    for name, text in (("a", "one!"), ("b", "raises!"), ("c", "three!")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    held: list[int] = []
+
+    def updates() -> Iterator[hr.ModelMetadata]:
+        for name in ("b", "c"):
+            yield hr.ModelMetadata(str(tmp_path / f"{name}.txt"))
+
+    def hold_the_pipe(outcomes: Outcomes) -> None:
+        try:
+            outcomes.wait_for(3)
+        finally:
+            held.append(os.open(pipe, os.O_RDWR))
+
+    with Outcomes() as outcomes:
+        threading.Thread(target=hold_the_pipe, args=(outcomes,)).start()
+        handler = Shared(str(tmp_path / "a.txt"), pipe)
+        ds = hr.range(120).run_inference(
+            handler, inputs="id", updates=updates(), batch_size=BATCH, concurrency=4, version="1", **settings
+        )
+        result = ds.write_parquet(tmp_path / "out").run()
+    os.close(held[0])
+    table = pq.read_table(tmp_path / "out")
+    assert table["id"].to_pylist() == list(range(120))
+    answers = [answer.split() for answer in table["prediction"].to_pylist()]
+    assert {word for word, *_ in answers} == {"one", "three"}
+    for version in ("one", "three"):
+        assert len({(pid, place) for word, pid, place in answers if word == version}) <= copies
+    updates_ = next(stage.updates for stage in result.statistics.stages if stage.updates is not None)
+    assert (updates_.switches, updates_.rejected) == (1, 1)
+    for pid in {int(pid) for _, pid, _ in answers} - {os.getpid()}:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -32,6 +33,28 @@ def test_replicas_have_copies_of_their_own() -> None:
     versions.use(both)
     with versions.lease(0, 1) as first, versions.lease(1, 1) as second:
         assert [first, second] == both.tasks
+
+
+def test_a_batch_goes_to_the_copy_that_has_least_to_do_and_waits_for_its_turn() -> None:
+    made = Version(FakeModelHandler(len), "two")
+    versions, both = Versions(), Generation(made, [object(), object()], exclusive=True)  # type: ignore[list-item]
+    versions.use(both)
+    seen: list[object] = []
+
+    def ask() -> None:
+        with suppress(Cancelled), versions.lease(1, 1) as task:
+            seen.append(task)
+
+    with versions.lease(0, 1) as first, versions.lease(0, 1) as second:
+        assert [first, second] == both.tasks  # though both are of the first replica
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        while both.users < 3:
+            pass
+        assert seen == []
+        versions.stop()
+    waiting.join()
+    assert (seen, both.users) == ([], 0)
 
 
 def test_to_drain_is_to_wait_for_batches_and_to_let_none_begin() -> None:

@@ -56,8 +56,8 @@ def hosting(
     idle = number("idle_timeout_secs", idle_timeout_secs, above=0, optional=True)
     copies = None if model_copies is None else whole_number("model_copies", model_copies, of="copies of the model")
     given = "large_model" if large_model else "model_copies" if copies is not None else "idle_timeout_secs"
-    if changing and (large_model or copies is not None or idle is not None):
-        raise PlanError(f"{given}= is for a model that stays; leave it out, or watch= and updates=")
+    if changing and idle is not None:
+        raise PlanError("idle_timeout_secs= is for a model that stays; leave it out, or watch= and updates=")
     if several and (large_model or copies is not None or idle is not None):
         raise PlanError(
             f"{given}= is for one model; models that a KeyedModelHandler routes rows to have a memory_budget"

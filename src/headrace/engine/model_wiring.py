@@ -109,7 +109,7 @@ class ModelWiring:
             "placed": placed,
         }
         place = (stage, self._state, outlet, inbox)
-        if head.copies is not None:
+        if head.copies is not None and versions is None:
             return CopiedModelStage(*place, copies=self._copies_of(head, making), **common)
         if isinstance(head.spec.handler, KeyedModelHandler):
             return KeyedModelStage(

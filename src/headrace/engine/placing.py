@@ -107,12 +107,13 @@ def takes_first_gpu(handler: ModelHandler[Any]) -> bool:
 
 def _sharing(nodes: list[RunInference], node: RunInference) -> RunInference:
     """Return the first step whose copies a step uses; mostly its own."""
-    if node.copies is None:
+    if node.copies is None or node.updates is not None:
         return node
     alike = (
         one
         for one in nodes
         if one.copies is not None
+        and one.updates is None
         and one.hints == node.hints
         and one.on_error == node.on_error
         and same_model(node, one)

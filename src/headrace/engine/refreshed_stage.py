@@ -35,7 +35,9 @@ class RefreshedModelStage(ModelStage):
         budget_bytes: int | None,
         **settings: Any,
     ) -> None:
-        """`make_task` makes the task of a version: one for all replicas, or in processes one for each, by number."""
+        """`make_task` makes the task of a version and a number: as many as were asked for, else one for all replicas,
+        or in processes one for each.
+        """
         super().__init__(*stage, shared_task=None, make_process=None, **settings)
         self._versions = versions
         in_processes = self.stage.isolation == "process"
@@ -46,7 +48,8 @@ class RefreshedModelStage(ModelStage):
             offers=offers_of(self._node.updates),
             versions=versions,
             make_task=make_task,
-            copies=self.stage.replicas if in_processes else 1,
+            copies=self._node.copies or (self.stage.replicas if in_processes else 1),
+            exclusive=in_processes,
             memory=memory,
             budget_bytes=budget_bytes,
             pause=self.state.pause,

@@ -67,13 +67,17 @@ class Refresher:
         versions: Versions,
         make_task: Callable[[Version, InferenceSpec, int], Task],
         copies: int,
+        exclusive: bool = False,
         memory: MemoryWatch,
         budget_bytes: int | None,
         pause: Callable[[float], None],
     ) -> None:
-        """`make_task` makes the task of a version and a number, of which there are so many `copies`."""
+        """`make_task` makes the task of a version and a number, of which there are so many `copies`.
+
+        `exclusive` ones answer one batch at a time.
+        """
         self._spec, self._name, self._offers, self._versions = spec, name, offers, versions
-        self._make_task, self._copies = make_task, copies
+        self._make_task, self._copies, self._exclusive = make_task, copies, exclusive
         self._memory, self._budget_bytes, self._pause = memory, budget_bytes, pause
         self._generations: list[Generation] = []
         """Those that are loaded, being loaded, or not unloaded yet."""
@@ -290,7 +294,8 @@ class Refresher:
     def _load(self, version: Version, offer: Offer | None, *, trial: bool = True) -> tuple[Generation, int]:
         """Load a version and try it; return it, and how many rows it was tried with."""
         spec = replace(self._spec, handler=version.handler, model_id=version.model_id)
-        generation = Generation(version, [self._make_task(version, spec, number) for number in range(self._copies)])
+        tasks = [self._make_task(version, spec, number) for number in range(self._copies)]
+        generation = Generation(version, tasks, exclusive=self._exclusive)
         self._generations.append(generation)
         try:
             if self._stopped.is_set():

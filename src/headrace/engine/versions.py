@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.channel import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from headrace.engine.task import Task
     from headrace.metrics.statistics import ModelStatistics
@@ -21,10 +22,14 @@ _log = logging.getLogger("headrace.model")
 
 
 class Generation:
-    """One version, loaded: as a task that all replicas share, or one for each of them."""
+    """One version, loaded: as a task that all replicas share, or several copies."""
 
-    def __init__(self, version: Version, tasks: Sequence[Task]) -> None:
+    def __init__(self, version: Version, tasks: Sequence[Task], *, exclusive: bool = False) -> None:
+        """`exclusive` tasks answer one batch at a time; others are shared by threads."""
         self.version, self.tasks = version, list(tasks)
+        self._turns = [threading.Lock() if exclusive else nullcontext() for _ in self.tasks]
+        self._using = [0] * len(self.tasks)
+        """Batches at work on each copy, or waiting for it."""
         self.users = 0
         """Batches that it is at work on; the lock for it is that of `Versions`."""
         self.nbytes = 0
@@ -39,9 +44,22 @@ class Generation:
             for loaded in [pool.submit(task.open) for task in self.tasks]:
                 loaded.result()
 
-    def task_of(self, replica: int) -> Task:
-        """Return what answers a replica's batches."""
-        return self.tasks[replica % len(self.tasks)]
+    def enter(self, replica: int) -> int:
+        """Choose the copy for a batch, by its number: the replica's own, or one that has less to do."""
+        count = len(self.tasks)
+        copy = min(range(count), key=lambda number: (self._using[number], (number - replica) % count))
+        self._using[copy] += 1
+        self.users += 1
+        return copy
+
+    def leave(self, copy: int) -> None:
+        """Say that a batch is answered."""
+        self._using[copy] -= 1
+        self.users -= 1
+
+    def turn(self, copy: int) -> AbstractContextManager[object]:
+        """Return what a batch holds while a copy is at work on it."""
+        return self._turns[copy]
 
     def kill(self) -> None:
         """End its processes at once; from any thread."""
@@ -109,13 +127,16 @@ class Versions:
             if self._stopped or self._generation is None:
                 raise Cancelled
             generation = self._generation
-            generation.users += 1
+            copy = generation.enter(replica)
             self._rows += rows
         try:
-            yield generation.task_of(replica)
+            with generation.turn(copy):
+                if self._stopped:  # while others had their turn
+                    raise Cancelled
+                yield generation.tasks[copy]
         finally:
             with self._changed:
-                generation.users -= 1
+                generation.leave(copy)
                 self._changed.notify_all()
 
     def use(self, generation: Generation) -> int:

@@ -12,8 +12,8 @@ from headrace.model.handler import ModelHandler
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-SHOWN_NAMES = 10
-"""How many names of models a message lists."""
+SHOWN_NAMES, SHOWN_CHARS = 10, 80
+"""How many names of models a message lists, and how much of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,8 @@ class KeyedModelHandler(ModelHandler[Any]):
         ('models/acme/model.onnx',)
 
         Args:
-            pattern: a path or URL with `{key}` in it. A key with a slash in it, or that is "." or "..", names no model.
+            pattern: a path or URL with `{key}` in it. A key that would lead elsewhere (with a slash in it, "..", in
+                URLs also with ?, # or %) names no model.
             make: makes the handler of a path, such as a handler's class.
             key: as in the constructor.
         """
@@ -111,11 +112,12 @@ class KeyedModelHandler(ModelHandler[Any]):
         """
         if name is not None and name in self.models:
             return self.models[name]
-        if name is not None and self.pattern is not None and self.make is not None:
-            if name in ("", ".", "..") or "/" in name or "\\" in name:
-                raise UnknownKeyError(f"the key {name!r} names no model; it becomes a part of {self.pattern}")
+        if self.pattern is not None and self.make is not None:
+            if name is None or not _is_part(name, of=self.pattern):
+                what = "is null" if name is None else f"{shown(name)} names no model"
+                raise UnknownKeyError(f"the key {what}; it becomes a part of {self.pattern}")
             return self.make(self.pattern.replace("{key}", name))
-        what = "the key is null" if name is None else f"there is no model {name!r}"
+        what = "the key is null" if name is None else f"there is no model {shown(name)}"
         hint = "" if name is None else suggestion(name, self.models)
         more = ", …" if len(self.models) > SHOWN_NAMES else ""
         raise UnknownKeyError(f"{what};{hint} Models: {', '.join(list(self.models)[:SHOWN_NAMES])}{more}")
@@ -126,10 +128,16 @@ class KeyedModelHandler(ModelHandler[Any]):
 
     def model_files(self) -> Sequence[str]:
         """List the files of all models; of a pattern those that are there now."""
-        from headrace.model.files import is_local  # with all that copies files, which most programs need not
+        from headrace.model.files import (
+            is_local,
+            local_path,
+        )  # with all that copies files, which most programs need not
 
         if self.pattern is not None:
-            return sorted(glob.glob(self.pattern.replace("{key}", "*"))) if is_local(self.pattern) else []
+            if not is_local(self.pattern):
+                return []
+            parts = str(local_path(self.pattern)).split("{key}")
+            return sorted(glob.glob("*".join(map(glob.escape, parts))))
         return [file for handler in self.models.values() for file in handler.model_files()]
 
     def check(self) -> None:
@@ -149,6 +157,31 @@ class KeyedModelHandler(ModelHandler[Any]):
     def run_inference(self, batch: Any, model: Any, inference_args: Mapping[str, Any] | None = None) -> Any:
         """Refuse, likewise."""
         raise PlanError("KeyedModelHandler is no model itself; pass it to Dataset.run_inference")
+
+
+def shown(name: str) -> str:
+    """Write a key for messages, which come once a row: a long one is cut.
+
+    >>> shown("a" * 1000)[-6:], shown("fi")
+    ("aaa…'", "'fi'")
+    """
+    return repr(name if len(name) <= SHOWN_CHARS else name[:SHOWN_CHARS] + "…")
+
+
+def _is_part(name: str, *, of: str) -> bool:
+    """Say whether a key stays within the place where a pattern has it.
+
+    >>> [_is_part(name, of="m/{key}.pkl") for name in ("acme", "a:b", "../x", "..")]
+    [True, True, False, False]
+    >>> [_is_part(name, of="s3://m/{key}/a") for name in ("acme", "a?b", "%2e%2e", "x::http:")]
+    [True, False, False, False]
+    """
+    if name in ("", ".", "..") or any(letter in "/\\" or ord(letter) < ord(" ") for letter in name):
+        return False
+    before = of.partition("{key}")[0]
+    if "/" not in before and (name.startswith("~") or ":" in name):  # a home, or another kind of URL
+        return False
+    return "://" not in of or not any(part in name for part in ("?", "#", "%", "*", "[", "::"))
 
 
 def _check(keyed: KeyedModelHandler) -> None:

@@ -44,9 +44,7 @@ def with_copies(plan: Plan, copies: Mapping[str, int]) -> Plan:
         node = _with_inputs(node, inputs)
         if not isinstance(node, RunInference) or number is None:
             return node
-        # Of a model that changes, each batch in flight has a process: see `RefreshedModelStage`.
-        kept = node.copies if node.updates is not None else number
-        return replace(node, copies=kept, concurrency=number if node.updates else max(node.concurrency, number))
+        return replace(node, copies=number, concurrency=max(node.concurrency, number))
 
     return _rebuilt(plan, visit)
 
