@@ -139,3 +139,21 @@ def test_an_idle_copy_that_leaves_badly_is_told_of_and_another_takes_its_place(
         pass
     copies.leave()
     assert log == ["load 0", "close 0", "load 0", "close 0"]
+
+
+def test_all_copies_leave_also_where_one_leaves_badly() -> None:
+    log: list[str] = []
+
+    class Clinging(Model):
+        def close(self) -> None:
+            super().close()
+            if self.number == 1:
+                raise StageError("unload failed")
+
+    copies = Copies(lambda number: Clinging(number, log), 2, exclusive=True)  # type: ignore[arg-type,return-value]
+    copies.join()
+    with copies.lease(), copies.lease():
+        pass
+    with pytest.raises(StageError, match="unload failed"):
+        copies.leave()
+    assert sorted(log[2:]) == ["close 0", "close 1"]

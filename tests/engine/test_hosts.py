@@ -13,7 +13,7 @@ import pytest
 
 from headrace.engine.channel import Cancelled
 from headrace.engine.hosts import Hosts
-from headrace.errors import ModelLoadError, ModelTooLargeError, UnknownKeyError
+from headrace.errors import ModelLoadError, ModelTooLargeError, StageError, UnknownKeyError
 from headrace.model.manager import ModelManager
 from headrace.records.block import Block
 
@@ -79,6 +79,21 @@ def use(hosts: Hosts, name: str, between: Callable[[], None] = lambda: None) -> 
         next(work)
         between()
         assert next(work, None) is None
+
+
+def test_one_that_leaves_badly_is_told_of_and_keeps_nobody_from_memory(caplog: pytest.LogCaptureFixture) -> None:
+    class Clinging(Model):
+        def close(self) -> None:
+            super().close()
+            raise StageError("unload failed")
+
+    room = Room()
+    hosts = Hosts(ModelManager(100, sizes=SIZES), lambda name: Clinging(name, room))
+    for name in "dcab":
+        use(hosts, name)
+    hosts.close()
+    assert (room.bytes, room.loads) == (0, 4)
+    assert caplog.text.count("did not leave well") == 4
 
 
 def test_many_threads_with_room_for_some() -> None:

@@ -17,8 +17,10 @@ from tests.field.running import SRC, Ended, end_of, rows_in, run, safe_rows, sta
 
 ROWS = 120
 ISOLATIONS = ["thread", "process"]
-THREAD_FIRST = ["thread", pytest.param("process", marks=pytest.mark.heavy)]
-PROCESS_FIRST = [pytest.param("thread", marks=pytest.mark.heavy), "process"]
+HOSTS = [pytest.param(name, marks=pytest.mark.heavy) for name in ("large", "keyed")]
+"""One process for all batches in flight; models by key, a process each."""
+THREAD_FIRST = ["thread", pytest.param("process", marks=pytest.mark.heavy), *HOSTS]
+PROCESS_FIRST = [pytest.param("thread", marks=pytest.mark.heavy), "process", *HOSTS]
 
 SCRIPT = f"""
     import os, signal, sys, time
@@ -39,8 +41,14 @@ SCRIPT = f"""
                     time.sleep(600)
             return [r["id"] for r in batch]
 
-    answered = hr.from_items([{{"id": i}} for i in range({ROWS})]).run_inference(
-        Slow(), max_batch_size=4, concurrency=2, isolation=sys.argv[2], version="1"
+    handler, where = Slow(), {{"isolation": sys.argv[2]}}
+    if sys.argv[2] == "large":
+        where = {{"large_model": True}}
+    if sys.argv[2] == "keyed":
+        handler = hr.KeyedModelHandler({{"a": Slow(), "b": Slow()}}, key="k")
+        where = {{"memory_budget": hr.MemoryBudget(cpu="2GB")}}
+    answered = hr.from_items([{{"id": i, "k": "ab"[i % 2]}} for i in range({ROWS})]).run_inference(
+        handler, max_batch_size=4, concurrency=2, version="1", **where
     )
     write = getattr(answered, "write_" + os.environ.get("FORMAT", "json"))
     write("out").run(progress=os.environ.get("PROGRESS", False))
@@ -95,7 +103,7 @@ def check_message(ended: Ended, name: str) -> None:
     assert ended.out == ""
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("isolation", [*ISOLATIONS, *HOSTS])
 def test_ctrl_c(isolation: str) -> None:
     process = begin("int", isolation)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,10 +78,10 @@ class Copies:
             if self._stages:
                 return
         self._ended.set()
-        for copy in self._copies:
-            with copy.change:
+        with ExitStack() as closing:  # all of them, also where one raises
+            for copy in self._copies:
                 if copy.task is not None:
-                    copy.task.close()
+                    closing.callback(self._closed, copy)
 
     @contextmanager
     def lease(self, loading: AbstractContextManager[None] | None = None) -> Iterator[Task]:
@@ -140,6 +140,11 @@ class Copies:
                     raise
                 copy.task = task
             return copy.task
+
+    def _closed(self, copy: _Copy) -> None:
+        with copy.change:
+            if copy.task is not None:
+                copy.task.close()
 
     def _put_out(self, copy: _Copy) -> None:
         with copy.change:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.engine.task import Task
     from headrace.metrics.statistics import Loading, ManagerStatistics, ModelStatistics
     from headrace.model.manager import Decision, ModelManager
+
+_log = logging.getLogger("headrace.model")
 
 LOOK_SECS = 0.25
 """How often models at work are measured."""
@@ -181,8 +184,8 @@ class Hosts:
             _kill(host.task)
         with self._changed:
             self._changed.wait_for(lambda: not self._fetching)
-        for host in list(self._hosts.values()):
-            host.task.close()
+        for name, host in list(self._hosts.items()):
+            _close(name, host.task)
 
     def tasks(self) -> list[Task]:
         """Return what is in memory."""
@@ -283,15 +286,13 @@ class Hosts:
     def _unload(self, names: Sequence[str]) -> None:
         for name in names:
             host = self._hosts[name]
-            try:
-                host.task.close()
-            finally:
-                with self._changed:
-                    del self._hosts[name]
-                    if (done := _statistics(host.task)) is not None:
-                        self._past = done if self._past is None else merged([self._past, done])
-                    self._manager.left(name)
-                    self._changed.notify_all()
+            _close(name, host.task)
+            with self._changed:
+                del self._hosts[name]
+                if (done := _statistics(host.task)) is not None:
+                    self._past = done if self._past is None else merged([self._past, done])
+                self._manager.left(name)
+                self._changed.notify_all()
 
     def _fetch(self, name: str, decision: Decision) -> None:
         try:
@@ -320,6 +321,14 @@ class Hosts:
             _kill(host.task)
         self._unload([one for one in leave if one != name])
         return room_bytes
+
+
+def _close(name: str, task: Task) -> None:
+    """Unload a model. What goes wrong then is logged: its answers have been handed over, and others need the room."""
+    try:
+        task.close()
+    except Exception:
+        _log.warning("model %s did not leave well", name, exc_info=True)
 
 
 def _kill(task: Task) -> None:
