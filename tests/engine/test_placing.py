@@ -132,7 +132,7 @@ def test_a_model_that_changes_has_its_copies_placed(two_gpus: Inventory, tmp_pat
     (tmp_path / "v1.txt").write_text("1")
     ds = asked(Seeing(model=str(tmp_path / "v1.txt")), num_gpus=1, watch=str(tmp_path / "v*.txt"))
     assert set(seen(ds)) <= {"GPU-0", "GPU-1"}
-    assert "2 worker processes" in ds.explain()
+    assert "copies of the model: 2, in worker processes, one each" in ds.explain()
 
 
 def test_steps_that_share_a_model_ask_for_one_gpu_together(two_gpus: Inventory, tmp_path: Path) -> None:
