@@ -12,7 +12,7 @@ from headrace.model.batch import Piece
 from headrace.model.batching import LINGER_SECS, BatcherStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -134,8 +134,7 @@ class KeyedBatcher:
         if not self._runs:
             return None
         keys = self.upcoming()
-        ready = [key for key in keys if self._residence.is_ready(key)]
-        for key in [*ready, *(key for key in keys if key not in ready and self._residence.has_place(key))]:
+        for key in self._by_readiness(keys):
             if (batch := self._cut(key, now if self._timed else -inf, flush=flush)) is not None:
                 return batch
         turn = self._whose_turn(keys, now, flush=flush)
@@ -170,6 +169,16 @@ class KeyedBatcher:
 
     def _oldest(self, key: str) -> int:
         return next(iter(self._runs[key].values())).oldest
+
+    def _by_readiness(self, keys: Sequence[str]) -> Iterator[str]:
+        """Yield those whose models are there, then those for which nobody would have to leave; asked one by one."""
+        others = []
+        for key in keys:
+            if self._residence.is_ready(key):
+                yield key
+            else:
+                others.append(key)
+        yield from (key for key in others if self._residence.has_place(key))
 
     def _whose_turn(self, keys: Sequence[str], now: float, *, flush: bool) -> str | None:
         """Return the key whose rows cannot wait any longer for a better moment."""
