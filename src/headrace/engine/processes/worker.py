@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.failing import leaving
-from headrace.engine.memory import keep_freed_memory
 from headrace.engine.processes.crashes import LOST_STATUS
 from headrace.engine.processes.logs import LogCarrier
 from headrace.engine.processes.mark import Mark, MarkedCalls
@@ -81,7 +80,6 @@ class Worker:
         if callable(attend):
             attend(self._calls)
         self._task.open()
-        keep_freed_memory()
         self._wire.send(Kind.OPENED, self._account())
         work = self._answer if getattr(self._task, "one_piece", False) else self._process
         while True:
