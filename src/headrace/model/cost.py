@@ -83,7 +83,10 @@ class CostModel:
             wanted = inf  # the fixed part shows only once two sizes have been tried
         if self._sure_of_heavy():
             short = SHORT_BATCH_SECS / cost.per_weight_secs
-            wanted = min(wanted, short if self._alike() else max(short, _weight_at(NEGLIGIBLE_SHARE, cost)))
+            if not self._alike():
+                wanted = min(wanted, max(short, _weight_at(NEGLIGIBLE_SHARE, cost)))
+            elif GROWTH * short <= self._heaviest():
+                wanted = short  # far enough from what was tried for the fixed part to show
         longest = max(LONG_BATCH_SECS - cost.fixed_secs, cost.fixed_secs) / cost.per_weight_secs
         return max(row_weight, min(wanted, longest, GROWTH * self._heaviest()))
 
