@@ -163,7 +163,7 @@ def shown(name: str) -> str:
     """Write a key for messages, which come once a row: a long one is cut.
 
     >>> shown("a" * 1000)[-6:], shown("fi")
-    ("aaa…'", "'fi'")
+    ("aaaa…'", "'fi'")
     """
     return repr(name if len(name) <= SHOWN_CHARS else name[:SHOWN_CHARS] + "…")
 

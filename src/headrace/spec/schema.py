@@ -11,7 +11,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) that editors check pipeline files by.
 
     >>> sorted(json_schema()["properties"])
-    ['dead_letters', 'run', 'sink', 'sinks', 'source', 'steps']
+    ['dead_letters', 'run', 'side_inputs', 'sink', 'sinks', 'source', 'steps']
     """
     schema = PipelineSpec.model_json_schema()
     schema["$defs"]["InferStep"]["oneOf"] = [{"required": ["handler"]}, {"required": ["models"]}]
