@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, PlanError
 from headrace.model.files import is_local
-from headrace.model.handler import ModelHandler, accepts_inference_args
+from headrace.model.handler import ModelHandler, accepts_inference_args, knows_columns
 from headrace.model.keyed import KeyedModelHandler
 from headrace.model.scales import check_scales
 from headrace.plan.numbers import number, whole_number
@@ -49,7 +49,7 @@ def check_spec(spec: InferenceSpec, stage: str = "run_inference", columns: Seque
         )
     run_check(spec.handler, stage)
     names = _names_given(spec, columns)
-    if names is not None:
+    if names is not None and knows_columns(spec.handler, "check_columns"):
         _run(lambda: spec.handler.check_columns(names), spec.handler, stage, "check_columns")
 
 

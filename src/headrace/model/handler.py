@@ -186,6 +186,16 @@ class PredictionResult:
     model_id: str | None = None
 
 
+def knows_columns(handler: ModelHandler[Any], check: str) -> bool:
+    """Say whether what `check` (a method's name) knows of columns goes for the handler's `run_inference` too.
+
+    It does not where a class behind it has a `run_inference` of its own, which may take other columns.
+    """
+    kinds = type(handler).__mro__
+    first = {name: next(i for i, kind in enumerate(kinds) if name in vars(kind)) for name in (check, "run_inference")}
+    return first[check] <= first["run_inference"]
+
+
 def accepts_inference_args(handler: ModelHandler[Any]) -> bool:
     """Say whether `run_inference` takes a third argument (or `**kwargs`)."""
     parameters = list(inspect.signature(handler.run_inference).parameters.values())

@@ -23,7 +23,7 @@ from headrace.model.calls import resting
 from headrace.model.device import allocated_bytes, told_device
 from headrace.model.exhaustion import is_out_of_memory, release_memory
 from headrace.model.found import Found
-from headrace.model.handler import accepts_inference_args
+from headrace.model.handler import accepts_inference_args, knows_columns
 from headrace.model.latency import Latencies
 from headrace.model.loading import import_framework, without_gc
 from headrace.model.preparing import model_inputs, ready_rows
@@ -118,8 +118,9 @@ class Predictor:
                     self._model = handler.load_model()
                 inputs = handler.default_inputs() if self._spec.inputs is None else self._spec.inputs
                 self._inputs = inputs if inputs is None or isinstance(inputs, (str, Mapping)) else tuple(inputs)
-                if self._inputs is not None and not isinstance(self._inputs, str) and not self._spec.prepared:
-                    handler.check_model(self._model, list(self._inputs))
+                several = self._inputs is not None and not isinstance(self._inputs, str)
+                if several and not self._spec.prepared and knows_columns(handler, "check_model"):
+                    handler.check_model(self._model, list(self._inputs or ()))
             except (HeadraceError, MemoryError):
                 raise
             except Exception as error:
