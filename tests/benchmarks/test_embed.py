@@ -101,4 +101,3 @@ def test_both_programs_of_ours_embed(tmp_path, monkeypatch, capsys):
     assert headrace() > 0
     assert headrace.off < 1e-5
     assert headrace.out_of_place == 0
-    assert headrace.said[0]["padded"] >= 1
